@@ -1,0 +1,1 @@
+"""What vLLM knows, by version: flags, environment variables, metrics."""

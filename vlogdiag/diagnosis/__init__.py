@@ -1,0 +1,1 @@
+"""Records to findings: detections, facts of a run, incidents, advice."""

@@ -1,0 +1,1 @@
+"""Launch commands: read from scripts and manifests, rewritten with a fix."""

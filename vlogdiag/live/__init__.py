@@ -1,0 +1,1 @@
+"""The machine beside the log: GPUs, the server's metrics, the host."""

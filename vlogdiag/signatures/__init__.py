@@ -1,0 +1,1 @@
+"""YAML signatures: loaded, checked, compiled."""

@@ -1,0 +1,1 @@
+"""What a bug report needs: collected, redacted, bundled."""
