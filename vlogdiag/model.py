@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from types import MappingProxyType
 from typing import Any
 
 Value = bool | int | float | str
 """What a capture, an argument or a fact can hold; unknown is None, never a special number."""
-
-EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Severity(IntEnum):
@@ -208,9 +205,9 @@ class Fix:
     title: str
     disposition: str = "apply"
     """'apply' or 'check' (its condition could not be decided; `question` says what to look up)."""
-    flags: Mapping[str, str | bool] = EMPTY
+    flags: Mapping[str, str | bool] = field(default_factory=dict)
     remove_flags: tuple[str, ...] = ()
-    env: Mapping[str, str] = EMPTY
+    env: Mapping[str, str] = field(default_factory=dict)
     """Variable to value; an empty value means: unset it."""
     run: str | None = None
     script: str | None = None
@@ -245,7 +242,7 @@ class Finding:
     ranks_missing: tuple[int, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     consequences: tuple[Consequence, ...] = ()
-    captures: Mapping[str, Value | None] = EMPTY
+    captures: Mapping[str, Value | None] = field(default_factory=dict)
     ask: str | None = None
     fixes: tuple[Fix, ...] = ()
     references: tuple[str, ...] = ()
@@ -271,8 +268,8 @@ class RunSummary:
     """Last phase reached."""
     ended: Position | None = None
     """The last sign of the run's end, if it ended."""
-    args: Mapping[str, Any] = EMPTY
-    facts: Mapping[str, Value | None] = EMPTY
+    args: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Value | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
