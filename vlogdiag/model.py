@@ -144,6 +144,10 @@ class Record:
     """`[repeated 6x across cluster]` counts six."""
     cut: bool = False
     """True when the record's beginning or end is known to be missing."""
+    run: int = 1
+    """Which start of the server it belongs to, counted from 1."""
+    phase: Phase | None = None
+    """The run's phase when the record began."""
 
     @property
     def text(self) -> str:

@@ -1,0 +1,368 @@
+"""Joins lines to Records: one per event and speaker, though eight ranks interleave line by line.
+
+A record is a run of lines with one header (vLLM prints it before every line of a message), or a block of bare lines of
+one speaker (tracebacks that Python itself prints). Frames of a traceback are taken only from lines of one speaker; where
+bare lines have no speaker (vLLM 0.31 and later), adjacency decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from vlogdiag.log.headers import Parsed, Stamp, parse_line
+from vlogdiag.model import Level, Line, Origin, Phase, Record
+
+__all__ = ["Assembler", "Context", "LogClock"]
+
+MAX_RECORD = 64 * 1024
+"""A record longer than this is cut: what follows begins a new one. No message that matters is longer."""
+MAX_BARE_GAP = 16
+"""Other speakers' lines that may stand between two bare lines of one traceback."""
+MAX_HEADED_GAP = 200
+"""Other speakers' lines that may stand between two lines of one message with header."""
+MAX_OPEN = 512
+"""Records held open at once; with more speakers than this the oldest is closed."""
+MAX_AFTER_EXCEPTION = 60
+"""Lines of text that may follow an exception's last line (CUDA's advice, pydantic's list) and still belong to it."""
+
+TRACEBACK = "Traceback (most recent call last)"
+CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
+EXCEPTION = re.compile(r"(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Group|Fault|Cancelled|Timeout)(?::|$|\()")
+LIGHT = re.compile(r"[\s^~|]*$")
+REQUEST = re.compile(r"Received request [\w.-]{1,200}: prompt: |Request [\w.-]{1,200} details: prompt: ")
+REQUEST_END = ("params: ", "sampling_params", "lora_request")
+STANDALONE = ("usage: ", "Process ", "INFO:", "NVRM:")
+MASK = re.compile(r"\d+")
+
+
+class Context(NamedTuple):
+    """What the tracker of runs says about the place where a record begins."""
+
+    run: int
+    phase: Phase
+
+
+class LogClock:
+    """Log time in seconds: no year in the log, so New Year and 29 February are worked out.
+
+    Backwards by less than a day never moves the clock back (processes' lines arrive out of order); by more than 180
+    days is New Year.
+    """
+
+    DAY = 86_400.0
+    BEFORE = (0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
+    """Days of a common year before each month (1-based)."""
+
+    def __init__(self) -> None:
+        self.now: float | None = None
+        self.year: int | None = None
+        self._turns = 0
+        self._leap_days = 0
+        self._last_day: float | None = None
+
+    def time(self, stamp: Stamp) -> float:
+        """Seconds on this log's clock; also moves `now` forward where the stamp is later."""
+        if stamp.year is not None:
+            self.year = stamp.year
+        day = self.BEFORE[stamp.month] + stamp.day - 1
+        if (stamp.month, stamp.day) == (2, 29):
+            day, leap = 59, 1  # shares 1 March's place until it is seen
+        else:
+            leap = 1 if self._leap_days and stamp.month > 2 else 0
+        self._leap_days = max(self._leap_days, leap if stamp.month == 2 else 0)
+        place = float(day + (leap if stamp.month > 2 else 0)) + self._turns * 366.0
+        if self._last_day is not None:
+            if self._last_day - place > 180:
+                self._turns += 1
+                self._leap_days = 0
+                place = float(day) + self._turns * 366.0
+            elif place - self._last_day > 180 and self._turns:
+                place -= 366.0  # a late line of last year
+        self._last_day = max(place, self._last_day) if self._last_day is not None else place
+        moment = place * self.DAY + stamp.second
+        if self.now is None or moment > self.now:
+            self.now = moment
+        return moment
+
+
+@dataclass(slots=True)
+class _Open:
+    key: str
+    origin: Origin
+    level: Level | None
+    kind: str
+    context: Context
+    time: float | None
+    stamp: Stamp | None
+    iso: str | None
+    source: str | None
+    repeats: int
+    lines: list[Line] = field(default_factory=list)
+    size: int = 0
+    last: int = 0
+    first_mask: str = ""
+    request: bool = False
+    """A request-log record whose prompt has not ended yet."""
+    partial: bool = False
+    frames: bool = False
+    """Inside the frames of a traceback."""
+    done: int = 0
+    """Lines since an exception's last line; 0 = none seen yet."""
+    chained: bool = False
+    cut: bool = False
+
+
+Speaker = tuple[str | None, int | None, int | None]
+
+
+class Assembler:
+    """Holds records open until they are complete; `line` returns those that a line completed.
+
+    Bytes held are bounded: `MAX_OPEN` records of `MAX_RECORD` bytes.
+    """
+
+    def __init__(self, track: Callable[[Parsed, int, float | None], Context]) -> None:
+        self.clock = LogClock()
+        self._track = track
+        self._headed: dict[Speaker, _Open] = {}
+        self._bare: dict[Speaker, _Open] = {}
+        self._pending: dict[Speaker, str] = {}
+
+    @property
+    def open_since(self) -> int | None:
+        """First line number of the oldest record still open."""
+        numbers = [o.lines[0].number for o in (*self._headed.values(), *self._bare.values())]
+        return min(numbers, default=None)
+
+    def line(self, number: int, offset: int, text: str) -> list[Record]:
+        """Take one physical line (number 1-based, byte offset); returns the records it completed, oldest first."""
+        done: list[Record] = []
+        for piece in self._pieces(text):
+            parsed = parse_line(piece)
+            if "\n" in parsed.text:  # a JSON wrapper held a whole message
+                for part, inner in enumerate(parsed.text.split("\n")):
+                    self._take(self._inner(parsed, inner, part), number, offset, done)
+            else:
+                self._take(parsed, number, offset, done)
+        self._expire(number, done)
+        return done
+
+    def close(self) -> list[Record]:
+        """End of input, or of a run: everything open is complete."""
+        done = [self._record(o) for o in (*self._headed.values(), *self._bare.values())]
+        self._headed.clear()
+        self._bare.clear()
+        return sorted(done, key=lambda r: r.first.number)
+
+    def settle(self, before: int) -> list[Record]:
+        """Close what has had no line since line `before` (tail: the log has been quiet)."""
+        done: list[Record] = []
+        for table in (self._headed, self._bare):
+            for speaker in [s for s, o in table.items() if o.last <= before]:
+                done.append(self._record(table.pop(speaker)))
+        return sorted(done, key=lambda r: r.first.number)
+
+    @staticmethod
+    def _pieces(text: str) -> Iterator[str]:
+        """A progress bar overwrites itself with `\\r`: each state is a line of its own."""
+        if "\r" not in text:
+            yield text
+            return
+        for piece in text.split("\r"):
+            if piece:
+                yield piece
+
+    @staticmethod
+    def _inner(outer: Parsed, text: str, part: int) -> Parsed:
+        if part and (outer.level is not None or outer.kind == "json"):
+            return Parsed(text, outer.host, outer.process, outer.pid, outer.rank, outer.engine, outer.level, outer.kind, outer.stamp, outer.outer, outer.source, 1, False, outer.key)
+        inner = parse_line(text)
+        if inner.level is None and inner.pid is None:
+            return Parsed(text, outer.host, outer.process, outer.pid, outer.rank, outer.engine, outer.level, outer.kind, outer.stamp, outer.outer, outer.source, outer.repeats, False, outer.key)
+        return inner
+
+    def _take(self, parsed: Parsed, number: int, offset: int, done: list[Record]) -> None:
+        speaker: Speaker = (parsed.host, parsed.pid, parsed.rank if parsed.pid is None else None)
+        if parsed.partial or speaker in self._pending:
+            joined = self._pending.pop(speaker, "") + parsed.text
+            if parsed.partial and len(joined) < MAX_RECORD:
+                self._pending[speaker] = joined
+                return
+            parsed = parse_line(joined) if parsed.level is None else parsed
+        time = self._time(parsed)
+        context = self._track(parsed, number, time)
+        line = Line(number, offset, parsed.text)
+        if parsed.level is not None or parsed.kind in ("shell", "kernel"):
+            self._take_headed(parsed, speaker, line, time, context, done)
+        else:
+            self._take_bare(parsed, speaker, line, time, context, done)
+
+    def _time(self, parsed: Parsed) -> float | None:
+        """The program's own time drives the clock; a wrapper's only where the program printed none so far."""
+        if parsed.stamp is not None and parsed.kind != "nginx":
+            if parsed.outer is not None and parsed.outer.year is not None:
+                self.clock.year = parsed.outer.year
+            return self.clock.time(parsed.stamp)
+        if parsed.outer is not None:
+            self.clock.year = parsed.outer.year or self.clock.year
+            if self.clock.now is None:
+                return None
+        return self.clock.now
+
+    def _take_headed(self, parsed: Parsed, speaker: Speaker, line: Line, time: float | None, context: Context, done: list[Record]) -> None:
+        current = self._headed.get(speaker)
+        mask = MASK.sub("#", parsed.text[:200])
+        if (
+            current is not None
+            and parsed.key
+            and current.key == parsed.key
+            and parsed.kind not in ("uvicorn", "progress", "shell")
+            and current.size < MAX_RECORD
+            and (mask != current.first_mask or not parsed.text.strip())
+            and line.number - current.last <= MAX_HEADED_GAP
+        ):
+            self._append(current, line)
+            return
+        if current is not None:
+            done.append(self._record(self._headed.pop(speaker)))
+        bare = self._bare.get(speaker)
+        if bare is not None and (speaker[1] is not None or not bare.frames):
+            done.append(self._record(self._bare.pop(speaker)))
+        record = self._begin(parsed, line, time, context)
+        record.first_mask = mask
+        if parsed.kind == "progress" or (parsed.kind == "uvicorn" and parsed.level is not None and parsed.level < Level.ERROR):
+            done.append(self._record(record))  # one line, never more
+            return
+        record.request = parsed.level is not None and parsed.level <= Level.INFO and bool(REQUEST.match(parsed.text)) and not _ends_request(parsed.text)
+        self._headed[speaker] = record
+
+    def _take_bare(self, parsed: Parsed, speaker: Speaker, line: Line, time: float | None, context: Context, done: list[Record]) -> None:
+        headed = self._headed.get(speaker)
+        if headed is not None and headed.size < MAX_RECORD:
+            if headed.request:
+                self._append(headed, line)
+                headed.request = not _ends_request(line.text)
+                return
+            adjacent = line.number - headed.last <= 1
+            continues = headed.kind in ("glog", "python", "gunicorn", "ray", "raylet", "nccl", "json") or (headed.kind == "uvicorn" and headed.level == Level.ERROR)
+            if continues and adjacent and not (headed.kind == "glog" and _begins(line.text) and headed.level != Level.ERROR):
+                self._append(headed, line)
+                return
+        bare = self._bare.get(speaker)
+        if bare is not None:
+            if self._continues(bare, line):
+                self._append(bare, line)
+                self._note(bare, line.text)
+                return
+            done.append(self._record(self._bare.pop(speaker)))
+        if not line.text.strip():
+            return  # a blank line belongs to nobody
+        record = self._begin(parsed, line, time, context)
+        record.cut = bool(line.text[:1].isspace() and "File " in line.text)
+        self._note(record, line.text)
+        self._bare[speaker] = record
+
+    @staticmethod
+    def _continues(bare: _Open, line: Line) -> bool:
+        text = line.text
+        gap = line.number - bare.last
+        if bare.size >= MAX_RECORD or gap > MAX_BARE_GAP:
+            return False
+        if text.startswith(TRACEBACK):
+            # A chained traceback, or the first of a block that opened with `Process EngineCore:`; else another event.
+            return bare.chained or (not bare.frames and not bare.done and gap <= 1)
+        if text.startswith(CHAIN):
+            return True
+        if bare.frames:
+            return text[:1].isspace() or bool(EXCEPTION.match(text)) or not text.strip() or bare.done == 0
+        if bare.done:
+            return bare.done <= MAX_AFTER_EXCEPTION and gap <= 1 and not text.startswith(STANDALONE)
+        if bare.lines[0].text.startswith("usage: "):
+            return gap <= 1
+        return gap <= 1 and text[:1].isspace() and bool(text.strip())
+
+    @staticmethod
+    def _note(bare: _Open, text: str) -> None:
+        """Where in a traceback this line leaves the record."""
+        if TRACEBACK in text:
+            bare.frames, bare.done, bare.chained = True, 0, False
+        elif text.startswith(CHAIN):
+            bare.chained = True
+        elif bare.frames and text and not text[:1].isspace():
+            bare.frames, bare.done = False, 1
+        elif bare.done:
+            bare.done += 1
+        elif bare.cut and text and not text[:1].isspace():
+            bare.done = 1
+
+    def _begin(self, parsed: Parsed, line: Line, time: float | None, context: Context) -> _Open:
+        stamp = parsed.stamp or parsed.outer
+        iso = None
+        year = (stamp.year or self.clock.year) if stamp else None
+        if stamp is not None and year is not None:
+            whole = int(stamp.second)
+            iso = f"{year:04d}-{stamp.month:02d}-{stamp.day:02d}T{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+        return _Open(
+            key=parsed.key,
+            origin=Origin(parsed.process, parsed.pid, parsed.rank, parsed.engine, parsed.host),
+            level=parsed.level,
+            kind=parsed.kind,
+            context=context,
+            time=time,
+            stamp=stamp,
+            iso=iso,
+            source=parsed.source,
+            repeats=parsed.repeats,
+            lines=[line],
+            size=len(line.text),
+            last=line.number,
+        )
+
+    @staticmethod
+    def _append(current: _Open, line: Line) -> None:
+        current.lines.append(line)
+        current.size += len(line.text) + 1
+        current.last = line.number
+
+    @staticmethod
+    def _record(o: _Open) -> Record:
+        lines = o.lines
+        while len(lines) > 1 and not lines[-1].text.strip():
+            lines.pop()
+        return Record(
+            origin=o.origin,
+            level=o.level,
+            kind=o.kind,
+            lines=tuple(lines),
+            time=o.time,
+            stamp=o.stamp.text if o.stamp else None,
+            iso=o.iso,
+            source=o.source,
+            repeats=o.repeats,
+            cut=o.cut or o.size >= MAX_RECORD,
+            run=o.context.run,
+            phase=o.context.phase,
+        )
+
+    def _expire(self, number: int, done: list[Record]) -> None:
+        """Close what other speakers' lines have left behind."""
+        if number % 8 and len(self._headed) + len(self._bare) < MAX_OPEN:
+            return
+        for table, gap in ((self._headed, MAX_HEADED_GAP), (self._bare, MAX_BARE_GAP)):
+            for speaker in [s for s, o in table.items() if number - o.last > gap]:
+                done.append(self._record(table.pop(speaker)))
+        while len(self._headed) + len(self._bare) > MAX_OPEN:
+            table = self._headed or self._bare
+            oldest = min(table, key=lambda s: table[s].last)
+            done.append(self._record(table.pop(oldest)))
+
+
+def _begins(text: str) -> bool:
+    return bool(text) and not text[:1].isspace()
+
+
+def _ends_request(text: str) -> bool:
+    return any(mark in text for mark in REQUEST_END)
