@@ -369,6 +369,8 @@ class Gpu:
     pcie_generation: int | None = None
     pcie_width: int | None = None
     mig: bool | None = None
+    mig_devices: tuple[tuple[str, int | None, int | None], ...] = ()
+    """(uuid, total bytes, used bytes) of its MIG instances."""
     processes: tuple[Process, ...] | None = None
     lost: bool = False
     unavailable: tuple[Unavailable, ...] = ()
@@ -395,6 +397,8 @@ class ServerMetrics:
     requests_finished: float | None = None
     e2e_latency_mean: float | None = None
     ttft_mean: float | None = None
+    queue_time_mean: float | None = None
+    inter_token_latency_mean: float | None = None
     healthy: bool | None = None
     unavailable: tuple[Unavailable, ...] = ()
 
