@@ -307,6 +307,8 @@ class Unexplained:
     text: str
     count: int = 1
     run: int = 1
+    symptom: str | None = None
+    """Id of the symptom rule that knows it, when it is a mere consequence whose cause stands elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
