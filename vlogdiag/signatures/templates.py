@@ -1,0 +1,157 @@
+"""Turns a pattern that looks like the log line (`{wanted:int} tokens need {needed:size}`) into a search with typed captures.
+
+literal text      itself; a run of blanks matches a run of blanks (never a newline); `{{` and `}}` are braces
+`{name:type}`     a typed hole; `{:type}` is matched and dropped
+`...`             any text on the same line, at most 200 characters, as little as will do; beside a newline at most 2,000
+`{...}`           three literal dots
+newline           the end of a line, with blanks around it
+
+Types: `int` (`65,536`, `-1`), `float`, `size` (`2.00 GiB`), `percent` (`13.9%`), `duration` (`60s`, `600000 milliseconds`, a
+bare number of seconds), `word` (no blanks, at most 200 characters), `text` (one line, at most 2,000, at most one a pattern),
+and `GiB` or `MiB` for a bare number whose unit the message prints elsewhere (`(9.83/79.10 GiB)`).
+
+A text that lacks the gate cannot match; that is the definition, with and without a prefilter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import regex
+
+from vlogdiag.signatures.language import KINDS, MIN_GATE, TemplateError, is_gate, is_hole_name, read_template
+from vlogdiag.values import GIB, MIB, Kind, Quantity, parse_float, parse_quantity
+
+WINDOW_BEFORE = 2048
+WINDOW_AFTER = 4096
+TIMEOUT_S = 0.2
+"""Seconds that one search of a `regex:` pattern may take; templates need no limit."""
+
+
+class PatternTimeout(Exception):  # noqa: N818 - it says what happened, the caller counts it
+    """A `regex:` pattern ran into its time limit: reported, never read as "no match"."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        super().__init__(f"pattern ran longer than {TIMEOUT_S} s: {pattern.source}")
+        self.pattern = pattern
+
+
+@dataclass(frozen=True, slots=True)
+class PatternMatch:
+    """What a pattern found: captures by hole (None = unknown) and offsets into the text searched."""
+
+    captures: Mapping[str, Quantity | None]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One pattern of a signature; compiled on first use."""
+
+    source: str
+    gate: str
+    holes: tuple[str, ...]
+    types: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Hole name to hole type."""
+    expression: str = field(default="", compare=False)
+    is_regex: bool = False
+
+    @cached_property
+    def _compiled(self) -> regex.Pattern[str]:
+        return regex.compile(self.expression)
+
+    def search(self, text: str) -> PatternMatch | None:
+        """First match near an occurrence of the gate; raises PatternTimeout if a `regex:` one takes too long."""
+        for start, end in _windows(text, self.gate):
+            try:
+                found = self._compiled.search(text, start, end, timeout=TIMEOUT_S if self.is_regex else None)
+            except TimeoutError as error:
+                raise PatternTimeout(self) from error
+            if found is not None:
+                captures = {name: _capture(found.group(name), kind) for name, kind in self.types.items()}
+                return PatternMatch(captures, found.start(), found.end())
+        return None
+
+
+def match_line_is_gate(pattern: Pattern, text: str) -> bool:
+    """Whether `text` can match at all: it holds the gate."""
+    return pattern.gate in text
+
+
+def compile_pattern(
+    source: str, *, regex: bool = False, literal: str | None = None, where: str | None = None
+) -> Pattern:
+    """Read a template, or with `regex=True` an expression whose `literal` every match's neighbourhood must hold.
+
+    Raises TemplateError; `where` (file, rule) is put before its message.
+    """
+    try:
+        if regex:
+            return _from_regex(source, literal)
+        if literal is not None:
+            raise TemplateError("`literal` belongs to `regex:` patterns only")
+        return _from_template(source)
+    except TemplateError as error:
+        raise TemplateError(error.message, error.position, where) from None
+
+
+def _from_template(source: str) -> Pattern:
+    template = read_template(source)
+    return Pattern(source, template.gate, tuple(template.types), template.types, template.expression)
+
+
+def _from_regex(source: str, literal: str | None) -> Pattern:
+    if literal is None:
+        raise TemplateError("a `regex:` pattern must state its `literal:`")
+    if not is_gate(literal):
+        raise TemplateError(
+            f"literal {literal!r} cannot be a gate: at least {MIN_GATE} characters, without quotes, backslash, <, >, & "
+            "or non-ASCII characters"
+        )
+    try:
+        compiled = regex.compile(source)
+    except regex.error as error:
+        raise TemplateError(f"not a regular expression: {error}") from error
+    types: dict[str, str] = {}
+    rename: dict[str, str] = {}
+    for group in compiled.groupindex:
+        name, _, kind = group.partition("__")
+        if not is_hole_name(name) or (kind or "word") not in KINDS:
+            raise TemplateError(
+                f"group {group!r}: write (?P<name>…) or (?P<name__type>…), type one of {', '.join(KINDS)}"
+            )
+        if name in types:
+            raise TemplateError(f"group {name!r} appears with two types")
+        types[name] = kind or "word"
+        rename[group] = name
+    expression = re.sub(r"\(\?P<([^>]+)>", lambda found: f"(?P<{rename.get(found[1], found[1])}>", source)
+    return Pattern(source, literal, tuple(types), types, expression, is_regex=True)
+
+
+def _windows(text: str, gate: str) -> list[tuple[int, int]]:
+    """Stretches around the gate's occurrences; overlapping ones are one, so that the cost is linear in the text."""
+    windows: list[tuple[int, int]] = []
+    at = text.find(gate)
+    while at >= 0:
+        start, end = max(0, at - WINDOW_BEFORE), min(len(text), at + len(gate) + WINDOW_AFTER)
+        if windows and start <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], end)
+        else:
+            windows.append((start, end))
+        at = text.find(gate, at + len(gate))
+    return windows
+
+
+def _capture(text: str | None, type_: str) -> Quantity | None:
+    if text is None:
+        return None
+    if type_ in ("GiB", "MiB"):
+        number = parse_float(text)
+        return (
+            None if number is None else parse_quantity(str(round(number * (GIB if type_ == "GiB" else MIB))), Kind.SIZE)
+        )
+    return parse_quantity(text.strip() if type_ == "text" else text, KINDS[type_])
