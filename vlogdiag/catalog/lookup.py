@@ -1,0 +1,260 @@
+"""Turns a name and a set of vLLM releases into what those releases know about it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vlogdiag.catalog.load import Note, catalogue
+from vlogdiag.catalog.names import ABBREVIATION, EXACT, entry_at, resolve
+from vlogdiag.catalog.store import Entry
+from vlogdiag.catalog.versions import Versions
+
+_SIZE = re.compile(r"\s*\d+(\.\d+)?[kmgtKMGT]?\s*")
+_PAIRS = re.compile(r"[^=,{}]+=[^=,]+(,[^=,]+=[^=,]+)*")
+_SERIES = ("_sum", "_count", "_bucket", "_created")
+"""What Prometheus appends to a histogram's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlagAnswer:
+    """What the asked releases know about an option, a variable, a metric or an endpoint."""
+
+    name: str
+    """The option's own name (`--tensor-parallel-size` for `-tp`); otherwise as asked."""
+    exists: bool | None
+    """None: only a part of the asked releases has it, `present` says which."""
+    since: str | None
+    """First release that has it; the catalogue begins with 0.4.0, so that means '0.4.0 or earlier'."""
+    until: str | None
+    """Last release that has it; None while the newest one does."""
+    present: Versions
+    """All releases that have it, asked about or not."""
+    replacement: str | None = None
+    """What to write instead in the asked releases, in words."""
+    note: str | None = None
+    source: str | None = None
+    effective: bool | None = None
+    """Whether it does anything where it exists; None: differs over the asked releases, or it does not exist."""
+    deprecated: bool = False
+    never: bool = False
+    """Known never to have existed."""
+
+
+def flag(name: str, versions: Versions) -> FlagAnswer:
+    """An option by any registered text: name, alias, negation; `_` for `-` counts as `-`."""
+    spelling = _registered(name)
+    entry = entry_at(spelling, versions) or entry_at(spelling, Versions.all())
+    own = entry.name if entry and spelling not in catalogue().flags else spelling
+    present = Versions(catalogue().masks.get(spelling, 0))
+    key = own if entry and spelling in entry.also and spelling not in catalogue().notes["flags"] else spelling
+    return _answer("flags", key, own, present, versions, catalogue().spellings.get(spelling, ()))
+
+
+def env(name: str, versions: Versions) -> FlagAnswer:
+    """An environment variable of vLLM."""
+    entries = catalogue().envs.get(name, ())
+    return _answer("envs", name, name, _union(entries), versions, entries)
+
+
+def metric(name: str, versions: Versions) -> FlagAnswer:
+    """A metric, as vLLM declares it or as `/metrics` prints it (`_total`, `_sum`, `_count`); hidden ones are absent."""
+    entries, base = _metric_entries(name)
+    present = _union(entry for entry in entries if not entry.hidden)
+    return _answer("metrics", base, name, present, versions, entries)
+
+
+def endpoint(path: str, versions: Versions) -> FlagAnswer:
+    """An HTTP path of the OpenAI-compatible server (the hand-kept few that diagnosis needs)."""
+    notes = catalogue().notes["endpoints"].get(path, ())
+    present = Versions(0)
+    for note in notes:
+        present |= Versions(0 if note.never else note.where)
+    return _answer("endpoints", path, path, present, versions, ())
+
+
+def knows_flag(name: str) -> bool:
+    """True when some release registers this option text."""
+    return _registered(name) in catalogue().masks
+
+
+def knows_env(name: str) -> bool:
+    """True when some release defines the variable, or it is a known foreign one (PyTorch's)."""
+    return name in catalogue().envs or any(note.foreign for note in catalogue().notes["envs"].get(name, ()))
+
+
+def default(name: str, versions: Versions) -> Any | None:
+    """The value without the option; None where it differs over the releases, is decided at start, or is unknown."""
+    return _same((entry.default for entry in _entries(name, versions)), None)
+
+
+def choices(name: str, versions: Versions) -> tuple[Any, ...] | None:
+    """The values that argparse takes; None where it takes any or the releases differ."""
+    result: tuple[Any, ...] | None = _same((entry.choices for entry in _entries(name, versions)), None)
+    return result
+
+
+def takes_value(name: str, versions: Versions) -> bool | None:
+    """Whether a value must follow; None where it may, where the releases differ, or where the option is unknown."""
+    kinds = {"switch": False, "pair": False, "value": True, "list": True}
+    result: bool | None = _same((kinds.get(entry.kind) for entry in _entries(name, versions)), None)
+    return result
+
+
+def value_allowed(name: str, value: Any, versions: Versions) -> bool | None:
+    """Whether the option takes the value in every asked release (True), in none (False), in some or unknown (None)."""
+    text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, (dict, list)) else str(value)
+    spelling = _registered(name)
+    refused = 0
+    for note in catalogue().notes["values"].get(flag(name, versions).name, ()):
+        if not note.accepted and _note_matches(note, text):
+            refused |= note.where
+    good = bad = 0
+    for entry in _entries(spelling, versions):
+        if entry_takes(entry, text):
+            good |= entry.where
+        else:
+            bad |= entry.where
+    bad = (bad | good & refused) & versions.mask
+    good = good & ~refused & versions.mask
+    if good | bad != versions.mask or (good and bad):
+        return None
+    return bool(good) if versions.mask else None
+
+
+def entry_takes(entry: Entry, text: str) -> bool:
+    """Whether argparse takes `text` as the option's value in the entry's releases."""
+    if entry.kind in ("switch", "pair"):
+        return False
+    if entry.choices is not None:
+        return text in {str(choice) for choice in entry.choices}
+    if text in ("", "None"):
+        return True
+    match entry.type:
+        case "int":
+            return _reads(int, text)
+        case "float":
+            return _reads(float, text)
+        case "size":
+            return bool(_SIZE.fullmatch(text))
+        case "size-or-auto":
+            return bool(_SIZE.fullmatch(text)) or text.strip().lower() in ("auto", "-1")
+        case "json":
+            return _reads(json.loads, text)
+        case "pairs":
+            return bool(_PAIRS.fullmatch(text))
+        case "pairs-or-json":
+            return bool(_PAIRS.fullmatch(text)) or _reads(json.loads, text)
+        case "bool":
+            return text.lower() in ("true", "false")
+        case _:
+            return True
+
+
+def spell_mapping(name: str, mapping: Mapping[str, Any], versions: Versions) -> str:
+    """A mapping as the option wants it: `image=1,video=0` where JSON is not taken yet, JSON everywhere else."""
+    types = {entry.type for entry in _entries(name, versions)}
+    if types and types <= {"pairs", "pairs-or-json"} and "pairs" in types:
+        return ",".join(f"{key}={value}" for key, value in mapping.items())
+    return json.dumps(dict(mapping), ensure_ascii=False, separators=(", ", ": "))
+
+
+def counterpart(name: str, versions: Versions) -> str | None:
+    """The option with the same value and meaning that *every* asked release has, when `name` is not one of them."""
+    for note in _notes("flags", _registered(name), versions, whole=True):
+        if note.renamed and flag(note.renamed, versions).exists:
+            return note.renamed
+    return None
+
+
+def _registered(name: str) -> str:
+    masks = catalogue().masks
+    if name in masks or not name.startswith("--"):
+        return name
+    return "--" + name[2:].replace("_", "-")
+
+
+def _entries(name: str, versions: Versions) -> list[Entry]:
+    """Entries behind an option text (abbreviations too); empty unless they cover every asked release."""
+    spelling = _registered(name)
+    if spelling not in catalogue().masks:
+        found = resolve(name, versions)
+        spelling = found.spelling if found.kind in (EXACT, ABBREVIATION) and found.spelling else spelling
+    entries = [entry for entry in catalogue().spellings.get(spelling, ()) if entry.where & versions.mask]
+    return entries if _union(entries).mask & versions.mask == versions.mask else []
+
+
+def _union(entries: Iterable[Entry]) -> Versions:
+    mask = 0
+    for entry in entries:
+        mask |= entry.where
+    return Versions(mask)
+
+
+def _same(values: Iterable[Any], otherwise: Any) -> Any:
+    found = list(values)
+    return found[0] if found and all(type(v) is type(found[0]) and v == found[0] for v in found) else otherwise
+
+
+def _reads(reader: Any, text: str) -> bool:
+    try:
+        reader(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _note_matches(note: Note, text: str) -> bool:
+    return text == note.value or (note.pattern is not None and re.fullmatch(note.pattern, text, re.DOTALL) is not None)
+
+
+def _notes(section: str, name: str, versions: Versions, whole: bool = False) -> list[Note]:
+    """Notes that speak to the asked releases, those that speak to all of them first."""
+    notes = catalogue().notes[section].get(name, ())
+    covering = [note for note in notes if note.where & versions.mask == versions.mask]
+    return covering if whole else covering + [n for n in notes if n not in covering and n.where & versions.mask]
+
+
+def _metric_entries(name: str) -> tuple[tuple[Entry, ...], str]:
+    table = catalogue().metrics
+    names = [name, f"{name}_total", name.removesuffix("_total")]
+    names += [name.removesuffix(suffix) for suffix in _SERIES]
+    found: list[Entry] = []
+    for text in dict.fromkeys(names):
+        for entry in table.get(text, ()):
+            histogram = text != name and name.startswith(text) and not name.endswith("_total")
+            if not histogram or entry.kind == "histogram":
+                found.append(entry)
+    noted = catalogue().notes["metrics"]
+    base = next((text for text in names if text in noted), name)
+    return tuple(found), base
+
+
+def _answer(
+    section: str, key: str, name: str, present: Versions, versions: Versions, entries: Iterable[Entry]
+) -> FlagAnswer:
+    notes = _notes(section, key, versions)
+    here = versions & present
+    idle = Versions(0)
+    deprecated = _union(entry for entry in entries if entry.deprecated)
+    for note in notes:
+        idle |= Versions(0 if note.effective else note.where)
+        deprecated |= Versions(note.where if note.deprecated else 0)
+    idle_here = here.within(idle)
+    exists = versions.within(present) if present else False if versions else None
+    return FlagAnswer(
+        name=name,
+        exists=exists,
+        since=present.oldest,
+        until=None if present.newest == Versions.all().newest else present.newest,
+        present=present,
+        replacement=next((note.renamed or note.instead for note in notes if note.renamed or note.instead), None),
+        note=next((note.note for note in notes if note.note), None),
+        source=next((note.source for note in notes), None),
+        effective=None if not here or idle_here is None else not idle_here,
+        deprecated=here.within(deprecated) is True,
+        never=any(note.never for note in notes) and not present,
+    )
