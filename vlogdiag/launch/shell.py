@@ -1,0 +1,299 @@
+"""Reads from a shell text the vLLM servers that it starts, every word with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from tree_sitter import Node
+
+from vlogdiag.launch.command import Kind, LaunchCommand, Site, Source, Word, position
+from vlogdiag.launch.entry import Found, Nested, find_entry, name_of
+from vlogdiag.launch.inset import Inset, double_quoted, verbatim
+from vlogdiag.launch.quoting import unquote
+from vlogdiag.launch.shell_tree import Span, Tree, array_words, command_words, condition, in_function, parse, statement
+
+_HARMLESS = frozenset(("echo", "printf", "log", "info", "warn", "logger"))
+"""A variable that these print is still the launch command's own."""
+_ASSIGNERS = frozenset(("read", "mapfile", "readarray", "source", ".", "eval", "getopts", "unset"))
+"""These can change a variable without an assignment that the text shows."""
+_ARRAY = re.compile(r'^"?\$\{(\w+)\[[@*]\]\}"?$')
+_VARIABLE = re.compile(r'^"?\$(?:([A-Za-z_]\w*)|\{(\w+)\})"?$')
+_MAX_DEPTH = 4
+"""`ssh host "bash -c 'vllm serve …'"` is three; deeper nesting is not a launch script."""
+
+
+@dataclass
+class _Reading:
+    """The words of one command while they are collected, with the places where they stand."""
+
+    tree: Tree
+    command: Node
+    words: list[Word] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+
+    def add_site(self, site: Site) -> int:
+        self.sites.append(site)
+        return len(self.sites) - 1
+
+
+def read_shell(inset: Inset, kind: Kind = "shell", doubt: str | None = None, depth: int = 0) -> list[LaunchCommand]:
+    """Every vLLM server that the text starts, in order; `doubt` is handed down from an uncertain outer layer."""
+    if depth >= _MAX_DEPTH or "vllm" not in inset.text:
+        return []
+    tree = parse(inset)
+    found: list[LaunchCommand] = []
+    for node in tree.commands:
+        reading = _read_words(tree, node)
+        entry = find_entry(reading.words)
+        if isinstance(entry, Nested):
+            inner, inner_doubt = _inside(tree, entry)
+            found += read_shell(inner, kind, doubt or entry.doubt or inner_doubt, depth + 1)
+        elif entry:
+            found.append(_command(reading, entry, kind, doubt))
+    return found
+
+
+def _command(reading: _Reading, found: Found, kind: Kind, doubt: str | None) -> LaunchCommand:
+    tree, node = reading.tree, reading.command
+    function = in_function(node)
+    if function is not None:
+        name = tree.text(function).split("(")[0].removeprefix("function").strip()
+        doubt = doubt or f"it is built in the function {name}(), line {tree.line(function)}"
+    if statement(node).has_error:
+        doubt = doubt or f"the shell grammar cannot read the lines around line {tree.line(node)}"
+    line, column = position(tree.inset.document, found.words[0].start if found.words else reading.sites[0].end)
+    return LaunchCommand(
+        argv=tuple(word.text for word in found.words),
+        line=line,
+        column=column,
+        kind=kind,
+        entry=found.entry,
+        certain=doubt is None and found.doubt is None,
+        reason=doubt or found.doubt,
+        image=found.image,
+        arguments_at=found.arguments_at,
+        words=found.words,
+        sites=tuple(reading.sites),
+        notes=tuple(_notes(tree, node)),
+    )
+
+
+def _notes(tree: Tree, node: Node) -> list[str]:
+    """A comment line between continued lines ends the command in a shell; people do not expect it."""
+    statement_node = node
+    while statement_node.parent is not None and statement_node.parent.end_byte == node.end_byte:
+        statement_node = statement_node.parent
+    comment = statement_node.next_sibling
+    rest = comment.next_sibling if comment is not None and comment.type == "comment" else None
+    if comment is None or rest is None or not tree.text(rest).startswith("-"):
+        return []
+    between = tree.inset.text[tree.span(statement_node)[1] : tree.span(comment)[0]]
+    if "\\\n" not in between and "\\ " not in between:
+        return []
+    return [
+        f"the comment in line {tree.line(comment)} ends the command: "
+        f"the options from line {tree.line(rest)} on do not reach the server"
+    ]
+
+
+def _read_words(tree: Tree, command: Node) -> _Reading:
+    """The command's words; arrays and strings that the text gives one literal content are spread out in place."""
+    reading = _Reading(tree, command)
+    spans = command_words(tree, command)
+    if not spans:
+        return reading
+    reading.add_site(Site("shell", tree.inset.layers, *tree.inset.span(spans[0][0], spans[-1][1])))
+    for span in spans:
+        raw = tree.inset.text[slice(*span)]
+        array, variable = _ARRAY.match(raw), _VARIABLE.match(raw)
+        spread = None
+        if array:
+            spread = _spread_array(reading, array[1])
+        elif variable and not raw.startswith('"'):
+            spread = _spread_string(reading, variable[1] or variable[2])
+        if spread is not None:
+            reading.words += spread
+            continue
+        word = _word(tree, span, 0)
+        if variable:
+            word = replace(word, source=_source(reading, variable[1] or variable[2]))
+        reading.words.append(word)
+    return reading
+
+
+def _word(tree: Tree, span: Span, site: int) -> Word:
+    raw = tree.inset.text[slice(*span)]
+    plain = unquote(raw)
+    start, end = tree.inset.span(*span)
+    return Word(plain.text, start, end, site, plain.literal, None, raw)
+
+
+def _inside(tree: Tree, nested: Nested) -> tuple[Inset, str | None]:
+    """The text that a nested shell reads, and what makes it doubtful."""
+    raw = nested.word.raw
+    start = _index_of(tree.inset, nested.word.start)
+    inner = raw[1:-1]
+    if len(raw) >= 2 and raw[0] == raw[-1] == "'" and "'" not in inner:
+        return tree.inset.unwrap(start + 1, verbatim(inner), "shell single quotes"), None
+    if len(raw) >= 2 and raw[0] == raw[-1] == '"' and not re.search(r'(?<!\\)(\\\\)*"', inner):
+        return tree.inset.unwrap(start + 1, double_quoted(inner), "shell double quotes"), None
+    return tree.inset.unwrap(start, unquote(raw).pieces, None), "its command line is put together from quoted pieces"
+
+
+def _index_of(inset: Inset, place: int) -> int:
+    """Index in the inset's text of the character that begins at `place` in the document."""
+    return inset.starts.index(place)
+
+
+def _spread_string(reading: _Reading, name: str) -> list[Word] | None:
+    """`$ARGS` without quotes, where ARGS is one literal string and what was appended to it."""
+    parts = _parts(reading, name)
+    if parts is None:
+        return None
+    tree = reading.tree
+    words: list[Word] = []
+    for node, locked in parts:
+        value = node.children[-1]
+        raw = tree.text(value)
+        start, _ = tree.span(value)
+        if value.type == "raw_string":
+            inner = tree.inset.unwrap(start + 1, verbatim(raw[1:-1]), "shell single quotes")
+        elif value.type == "string":
+            inner = tree.inset.unwrap(start + 1, double_quoted(raw[1:-1]), "shell double quotes")
+        elif value.type in ("word", "number"):
+            inner = tree.inset.unwrap(start, verbatim(raw), None)
+        else:
+            return None
+        if not inner.text or re.search(r"\$\(|`", inner.text):
+            return None
+        own = _self_reference(name).match(inner.text)
+        hits = list(re.compile(r"\S+").finditer(inner.text, own.end() if own else 0))
+        used = hits[-1].end() if hits else len(inner.text)
+        site = reading.add_site(Site("bare", inner.layers, *inner.span(0, used), locked))
+        for hit in hits:
+            literal = value.type == "raw_string" or "$" not in hit.group()
+            words.append(Word(hit.group(), *inner.span(*hit.span()), site, literal, None, hit.group()))
+    return words
+
+
+@cache
+def _self_reference(name: str) -> re.Pattern[str]:
+    """`$ARGS` or `${ARGS}` at the beginning of what is assigned to ARGS: an append."""
+    return re.compile(rf"\$(?:{name}(?!\w)|\{{{name}\}})")
+
+
+def _spread_array(reading: _Reading, name: str) -> list[Word] | None:
+    """`"${ARGS[@]}"`, where ARGS is one literal array and what was appended to it."""
+    parts = _parts(reading, name)
+    if parts is None:
+        return None
+    tree = reading.tree
+    words: list[Word] = []
+    for node, locked in parts:
+        array = node.children[-1]
+        spans = array_words(tree, array) if array.type == "array" else None
+        if spans is None:
+            return None
+        opening = tree.span(array)[0]
+        start = tree.inset.ends[opening]
+        site = reading.add_site(
+            Site("shell", tree.inset.layers, start, tree.inset.span(*spans[-1])[1] if spans else start, locked)
+        )
+        for span in spans:
+            word = _word(tree, span, site)
+            variable = _VARIABLE.match(word.raw)
+            words.append(replace(word, source=_source(reading, variable[1] or variable[2])) if variable else word)
+    return words
+
+
+def _parts(reading: _Reading, name: str) -> list[tuple[Node, str | None]] | None:
+    """The assignment of `name` and its appends, each with the reason not to edit it; None when they are not plain."""
+    tree = reading.tree
+    nodes = tree.assignments.get(name, [])
+    if not nodes or _hidden_change(reading, name, nodes[0]):
+        return None
+    parts: list[tuple[Node, str | None]] = []
+    shared = _other_use(reading, name)
+    for i, node in enumerate(nodes):
+        if node.type != "variable_assignment" or len(node.children) < 3 or node.start_byte > reading.command.start_byte:
+            return None
+        own = _self_reference(name).match(tree.text(node.children[2]).lstrip('"'))
+        appends = tree.text(node.children[1]) == "+=" or own is not None
+        under = condition(tree, node, reading.command)
+        if (i == 0) == appends or (i == 0 and under):
+            return None
+        parts.append((node, under or shared))
+    return parts
+
+
+def _source(reading: _Reading, name: str) -> Source | None:
+    """The one literal assignment of `name`, if there is exactly one."""
+    tree = reading.tree
+    nodes = tree.assignments.get(name, [])
+    if len(nodes) != 1 or nodes[0].type != "variable_assignment" or len(nodes[0].children) < 3:
+        return None
+    node = nodes[0]
+    late = node.start_byte > reading.command.start_byte
+    if (
+        late
+        or condition(tree, node, reading.command)
+        or tree.text(node.children[1]) != "="
+        or _hidden_change(reading, name, node)
+    ):
+        return None
+    value = node.children[-1]
+    raw = tree.text(value)
+    plain = unquote(raw)
+    if not plain.literal or value.type not in ("word", "number", "string", "raw_string", "concatenation"):
+        return None
+    start, end = tree.inset.span(*tree.span(value))
+    return Source(plain.text, start, end, tree.inset.layers, _other_use(reading, name) is None)
+
+
+def _hidden_change(reading: _Reading, name: str, assignment: Node) -> bool:
+    """True when `read`, `source` and their like stand between assignment and use, and may have changed the variable."""
+    tree = reading.tree
+    for command in tree.commands:
+        if assignment.end_byte <= command.start_byte < reading.command.start_byte:
+            words = [tree.inset.text[slice(*span)] for span in command_words(tree, command)]
+            if words and name_of(words[0]) in _ASSIGNERS:
+                changes_all = words[0] in ("source", ".", "eval")
+                if changes_all or name in words[1:]:
+                    return True
+    return False
+
+
+def _other_use(reading: _Reading, name: str) -> str | None:
+    """Where somebody besides the launch command (and `echo`) uses the variable."""
+    tree = reading.tree
+    mine: Sequence[Node] = [reading.command]
+    for use in tree.uses.get(name, []):
+        holder: Node | None = use
+        while holder is not None and holder.type not in ("command", "variable_assignment"):
+            holder = holder.parent
+        if holder is None:
+            return f"{name} is used in line {tree.line(use)} too"
+        if holder.type == "variable_assignment":
+            target = tree.text(holder.children[0])
+            if target == name or _only_for(reading, target):
+                continue
+            return f"{name} is used in line {tree.line(use)} too"
+        spans = command_words(tree, holder)
+        program = tree.inset.text[slice(*spans[0])] if spans else ""
+        if holder not in mine and name_of(program) not in _HARMLESS:
+            return f"{name} is used in line {tree.line(use)} too"
+    used_here = sum(1 for use in tree.uses.get(name, []) if _is_under(use, reading.command))
+    return f"{name} is used twice in the command" if used_here > 1 else None
+
+
+def _only_for(reading: _Reading, target: str) -> bool:
+    """True when the launch command spreads `target`: a variable inside ARGS=(…) is used by the command alone."""
+    text = reading.tree.text(reading.command)
+    return bool(re.search(rf"\$\{{?{target}(\[[@*]\])?\b", text))
+
+
+def _is_under(node: Node, ancestor_node: Node) -> bool:
+    return ancestor_node.start_byte <= node.start_byte < ancestor_node.end_byte
