@@ -345,6 +345,7 @@ class Assembler:
             cut=o.cut or o.size >= MAX_RECORD,
             run=o.context.run,
             phase=o.context.phase,
+            bracket=o.source is not None and f"[{o.source}]" in o.key,
         )
 
     def _expire(self, number: int, done: list[Record]) -> None:

@@ -1,0 +1,244 @@
+"""Runs signatures over records: one Detection for each signature that a record matches, folded into Hits.
+
+Only what a record itself can decide is decided here (patterns, frames, phase, level); conditions over the run's facts
+wait until the run is judged (`incidents.py`), so that the order in which processes' lines arrive changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vlogdiag.model import Level, Line, Record
+from vlogdiag.signatures.schema import Match, Signature
+from vlogdiag.signatures.templates import Pattern, PatternMatch, PatternTimeout
+from vlogdiag.values import Quantity
+
+__all__ = ["Detection", "Hit", "Matcher", "Rulebook"]
+
+MAX_HITS = 4_000
+"""Distinct (signature, refinements, key) held per run; beyond it repeats of known ones still count."""
+MAX_SERIES = 256
+MAX_LABELS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """One signature found in one record, with the refinements that the record allows (deepest last)."""
+
+    signature: Signature
+    record: Record
+    captures: Mapping[str, Quantity | None]
+    line: Line
+    """The physical line on which the match begins."""
+    start: int
+    """Offset of the match in the record's text."""
+    refinements: tuple[Signature, ...] = ()
+    capture_lines: tuple[Line, ...] = ()
+    """Other lines of the record that gave a capture."""
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...], tuple[object, ...]]:
+        """Repeats with one key are one event."""
+        by = tuple(
+            (self.record.origin.rank if name == "rank" else getattr(self.captures.get(name), "value", None)) for name in self.signature.by
+        )
+        return (self.signature.id, tuple(r.id for r in self.refinements), by)
+
+
+@dataclass(slots=True)
+class Hit:
+    """All detections of one key in one run: the leading one, and what the rest add up to."""
+
+    lead: Detection
+    count: int = 0
+    last: Record | None = None
+    speakers: list[str] = field(default_factory=list)
+    ranks: set[int] = field(default_factory=set)
+    series: dict[str, list[Quantity]] = field(default_factory=dict)
+    times: list[float] = field(default_factory=list)
+
+    def add(self, detection: Detection) -> None:
+        """Count one more; the earliest leads."""
+        record = detection.record
+        self.count += record.repeats
+        if record.first.number < self.lead.record.first.number:
+            self.lead = detection
+        if self.last is None or record.lines[-1].number >= self.last.lines[-1].number:
+            self.last = record
+        label = record.origin.label
+        if label not in self.speakers and len(self.speakers) < MAX_LABELS:
+            self.speakers.append(label)
+        if record.origin.rank is not None and len(self.ranks) < 4096:
+            self.ranks.add(record.origin.rank)
+        for name, value in detection.captures.items():
+            if value is not None:
+                values = self.series.setdefault(name, [])
+                if len(values) >= MAX_SERIES:
+                    del values[1 : MAX_SERIES // 2]
+                values.append(value)
+        if record.time is not None and len(self.times) < MAX_SERIES:
+            self.times.append(record.time)
+
+
+@dataclass(frozen=True)
+class Rulebook:
+    """Signatures arranged for matching: bases with the tree of their refinements."""
+
+    signatures: tuple[Signature, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_id", {s.id: s for s in self.signatures})
+        children: dict[str, list[Signature]] = {}
+        for signature in self.signatures:
+            if signature.refines:
+                children.setdefault(signature.refines, []).append(signature)
+        object.__setattr__(self, "children", children)
+        bases = [s for s in self.signatures if not s.refines and s.match is not None]
+        object.__setattr__(self, "bases", tuple(sorted(bases, key=lambda s: (s.order, s.id))))
+
+    by_id: Mapping[str, Signature] = field(init=False, default_factory=dict)
+    children: Mapping[str, Sequence[Signature]] = field(init=False, default_factory=dict)
+    bases: tuple[Signature, ...] = field(init=False, default=())
+
+    def base(self, ident: str) -> str:
+        """The root of a refinement's chain."""
+        signature = self.by_id.get(ident)
+        while signature is not None and signature.refines:
+            ident = signature.refines
+            signature = self.by_id.get(ident)
+        return ident
+
+
+class Matcher:
+    """Finds the signatures of a record."""
+
+    def __init__(self, rules: Rulebook) -> None:
+        self.rules = rules
+        self.timeouts = 0
+        self.index: list[tuple[str, tuple[Signature, ...]]] = []
+        table: dict[str, list[Signature]] = {}
+        for signature in rules.bases:
+            assert signature.match is not None
+            for pattern in signature.match.lines:
+                owners = table.setdefault(pattern.gate, [])
+                if signature not in owners:
+                    owners.append(signature)
+        self.index = [(gate, tuple(owners)) for gate, owners in table.items()]
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """Literals without which no signature can match."""
+        return tuple(gate for gate, _ in self.index)
+
+    def match(self, record: Record, text: str) -> list[Detection]:
+        """Every base signature that `record` matches (`text` is its joined text), in order of the match's place."""
+        found: list[Detection] = []
+        wanted: dict[str, Signature] = {}
+        for gate, owners in self.index:
+            if gate in text:
+                for signature in owners:
+                    wanted[signature.id] = signature
+        for signature in wanted.values():
+            detection = self._try(signature, record, text)
+            if detection is not None:
+                found.append(detection)
+        found.sort(key=lambda d: (d.start, d.signature.order, d.signature.id))
+        return found
+
+    def _try(self, signature: Signature, record: Record, text: str) -> Detection | None:
+        match = signature.match
+        if match is None or not reaches(match, record):
+            return None
+        place = self._first(match.lines, text)
+        if place is None or not self._holds(match, record, text):
+            return None
+        captures: dict[str, Quantity | None] = {name: None for pattern in (*match.lines, *match.captures) for name in pattern.holes}
+        captures.update(place.captures)
+        lines: list[Line] = []
+        self._capture(match.captures, text, record, captures, lines)
+        refinements: list[Signature] = []
+        self._refine(signature, record, text, captures, lines, refinements)
+        return Detection(signature, record, captures, line_at(record, place.start), place.start, tuple(refinements), tuple(lines))
+
+    def _refine(self, base: Signature, record: Record, text: str, captures: dict[str, Quantity | None], lines: list[Line], out: list[Signature]) -> None:
+        for child in self.rules.children.get(base.id, ()):
+            match = child.match
+            if match is not None:
+                if match.lines:
+                    place = self._first(match.lines, text)
+                    if place is None:
+                        continue
+                    if not self._holds(match, record, text):
+                        continue
+                    for name, value in place.captures.items():
+                        captures[name] = value if value is not None else captures.get(name)
+                    lines.insert(0, line_at(record, place.start))
+                elif not self._holds(match, record, text):
+                    continue
+                self._capture(match.captures, text, record, captures, lines)
+            out.append(child)
+            self._refine(child, record, text, captures, lines, out)
+
+    def _first(self, patterns: Iterable[Pattern], text: str) -> PatternMatch | None:
+        for pattern in patterns:
+            found = self._search(pattern, text)
+            if found is not None:
+                return found
+        return None
+
+    def _search(self, pattern: Pattern, text: str) -> PatternMatch | None:
+        if pattern.gate not in text:
+            return None
+        try:
+            return pattern.search(text)
+        except PatternTimeout:
+            self.timeouts += 1
+            return None
+
+    def _capture(self, patterns: Iterable[Pattern], text: str, record: Record, captures: dict[str, Quantity | None], lines: list[Line]) -> None:
+        for pattern in patterns:
+            found = self._search(pattern, text)
+            if found is None:
+                for name in pattern.holes:
+                    captures.setdefault(name, None)
+                continue
+            fresh = False
+            for name, value in found.captures.items():
+                if captures.get(name) is None:
+                    captures[name] = value
+                    fresh = fresh or value is not None
+            if fresh or not found.captures:
+                lines.append(line_at(record, found.start))
+
+    def _holds(self, match: Match, record: Record, text: str) -> bool:
+        if match.phases and (record.phase is None or record.phase not in match.phases):
+            return False
+        if match.kinds is not None and record.kind not in match.kinds:
+            return False
+        if match.frames_all and not all(fragment in text for fragment in match.frames_all):
+            return False
+        if match.frames_any and not any(fragment in text for fragment in match.frames_any):
+            return False
+        if match.frames_none and any(fragment in text for fragment in match.frames_none):
+            return False
+        return not any(self._search(pattern, text) is not None for pattern in match.unless)
+
+
+def reaches(match: Match, record: Record) -> bool:
+    """INFO and DEBUG records are out of reach unless the rule asks for them: a prompt may quote any error."""
+    if record.level is None:
+        return record.kind != "shell" or (match.kinds is not None and "shell" in match.kinds)
+    if match.levels is not None:
+        return record.level in match.levels
+    return record.level >= Level.WARNING
+
+
+def line_at(record: Record, position: int) -> Line:
+    """The physical line that holds offset `position` of the record's text."""
+    at = 0
+    for line in record.lines:
+        at += len(line.text) + 1
+        if position < at:
+            return line
+    return record.lines[-1]

@@ -1,0 +1,225 @@
+"""Collects what each run says about itself: version, arguments, model, device, memory profile, statistics.
+
+The version is a set: where no line prints it, the shapes of headers narrow it (which process prefix, with or without
+bracket), and every look-up answers for the whole set.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vlogdiag.catalog import Versions
+from vlogdiag.diagnosis import arguments
+from vlogdiag.model import Level, Record
+from vlogdiag.signatures.templates import Pattern, PatternTimeout
+from vlogdiag.values import Kind, Quantity
+
+__all__ = ["Fact", "FactRule", "Facts", "header_versions"]
+
+KEEP = ("last", "first", "lowest", "highest")
+MAX_SERIES = 512
+"""Values kept of one series; beyond it, first, last, lowest, highest, sum and count stay exact."""
+MAX_FACT_TEXT = 64 * 1024
+SERIES = ("log.running", "log.waiting", "log.kv_usage", "log.generation_throughput", "log.prompt_throughput", "log.preemptions")
+
+
+@dataclass(frozen=True, slots=True)
+class FactRule:
+    """One entry of `rules/facts.yaml`."""
+
+    pattern: Pattern
+    constants: Mapping[str, Quantity] = field(default_factory=dict)
+    keep: str = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A value and the line that printed it."""
+
+    quantity: Quantity
+    line: int | None
+    text: str
+
+
+@dataclass(slots=True)
+class Facts:
+    """What one run has said so far. `args` are the arguments known for it; `complete` says that all of them are."""
+
+    values: dict[str, Fact] = field(default_factory=dict)
+    args: dict[str, Any] = field(default_factory=dict)
+    args_line: tuple[int, str] | None = None
+    complete: bool = False
+    """The log printed every argument that the user gave: an absent one has its default."""
+    resolved: dict[str, Any] = field(default_factory=dict)
+    """Values from the engine's config line and from Namespace, defaults included."""
+    env: dict[str, str] = field(default_factory=dict)
+    shapes: int = -1
+    """Mask of releases that the header shapes allow (-1: all)."""
+    version_text: str | None = None
+    series: dict[str, list[tuple[float | None, Quantity]]] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> Versions:
+        """The releases that this run can be."""
+        if self.version_text is not None:
+            return Versions.exact(self.version_text)
+        everything = Versions.all()
+        return everything if self.shapes == -1 else Versions(everything.mask & self.shapes)
+
+    def narrow(self, versions: Versions) -> None:
+        """Allow only these releases; a contradiction (a fork, a mixed log) is ignored."""
+        mask = versions.mask if self.shapes == -1 else self.shapes & versions.mask
+        if mask:
+            self.shapes = mask
+
+    def argument(self, name: str) -> Any | None:
+        """An argument by its underscore name: what the user gave, else what the engine resolved; None = unknown."""
+        value = self.args.get(name)
+        return value if value is not None else self.resolved.get(name)
+
+
+SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"EngineCore$"), ">=0.18.0"),
+    (re.compile(r"EngineCore_DP\d+$"), ">=0.10.2"),
+    (re.compile(r"EngineCore_\d+$"), ">=0.9.0,<0.10.2"),
+    (re.compile(r"APIServer$"), ">=0.10.1"),
+    (re.compile(r"ApiServer_\d+$"), ">=0.10.1"),
+    (re.compile(r"VllmWorkerProcess$"), ">=0.4.2,<0.11.0"),
+    (re.compile(r"VllmWorker_(?:TP|PP)\d"), ">=0.10.1,<0.10.2"),
+    (re.compile(r"VllmWorker$"), ">=0.6.5,<0.10.2"),
+    (re.compile(r"Worker(?:_(?:DP|PP|TP)\d.*)?$"), ">=0.10.2"),
+    (re.compile(r"RayWorkerVllm$"), "<0.5.0"),
+)
+"""Process name to the releases that print it (vllm-messages, section 0)."""
+
+
+def header_versions(process: str | None, bracket: bool) -> Versions:
+    """Releases whose headers have this process name and `[file:line]` (bracket) or `file:line]`."""
+    spec = ">=0.8.0" if bracket else "<0.8.0"
+    allowed = Versions.parse_spec(spec)
+    if process:
+        for pattern, versions in SHAPES:
+            if pattern.match(process):
+                both = allowed & Versions.parse_spec(versions)
+                return both if both else allowed
+    return allowed
+
+
+class FactCollector:
+    """Feeds records into the Facts of their runs."""
+
+    def __init__(self, rules: Iterable[FactRule]) -> None:
+        self.rules = tuple(rules)
+        self.runs: dict[int, Facts] = {}
+        self._shapes: set[tuple[int, str | None, bool]] = set()
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """Literals without which no fact can match."""
+        return (*(rule.pattern.gate for rule in self.rules), *ARGUMENT_MARKS)
+
+    def of(self, run: int) -> Facts:
+        """The facts of a run, empty at first."""
+        return self.runs.setdefault(run, Facts())
+
+    def shape(self, run: int, process: str | None, bracket: bool) -> None:
+        """Narrow the run's version by one header; each shape is looked at once."""
+        key = (run, process, bracket)
+        if key not in self._shapes and len(self._shapes) < 10_000:
+            self._shapes.add(key)
+            self.of(run).narrow(header_versions(process, bracket))
+
+    def take(self, record: Record, text: str) -> None:
+        """Read one record (`text` is its joined text)."""
+        facts = self.of(record.run)
+        if record.kind == "shell":
+            found = arguments.from_shell(text)
+            if found is not None:
+                args, facts.env = found
+                self._args(facts, args, record, complete=True)
+            return
+        if text.startswith(("Received request", "Request ")):
+            return  # somebody's prompt may quote anything
+        head = text if len(text) <= MAX_FACT_TEXT else text[:MAX_FACT_TEXT]
+        if record.level is None or record.level <= Level.WARNING:
+            self._arguments(facts, head, record)
+        for rule in self.rules:
+            if rule.pattern.gate not in head:
+                continue
+            try:
+                match = rule.pattern.search(head)
+            except PatternTimeout:
+                continue
+            if match is not None:
+                self._set(facts, rule, match.captures, record)
+
+    def _arguments(self, facts: Facts, text: str, record: Record) -> None:
+        if "non-default args: {" in text:
+            self._args(facts, arguments.from_dict(text), record, complete=True)
+        elif "args: Namespace(" in text:
+            found = arguments.from_namespace(text)
+            facts.resolved.update(found)
+            if facts.args_line is None:
+                facts.args_line = (record.first.number, record.first.text)
+            facts.complete = True
+        elif "with config:" in text:
+            for name, value in arguments.from_config(text).items():
+                facts.resolved.setdefault(name, value)
+
+    @staticmethod
+    def _args(facts: Facts, args: dict[str, Any], record: Record, *, complete: bool) -> None:
+        if not args:
+            return
+        for name, value in args.items():
+            facts.args[name] = value
+        facts.complete = complete
+        facts.args_line = (record.first.number, record.first.text)
+
+    def _set(self, facts: Facts, rule: FactRule, captures: Mapping[str, Quantity | None], record: Record) -> None:
+        for name, quantity in (*rule.constants.items(), *captures.items()):
+            if quantity is None:
+                continue
+            full = name.replace("__", ".", 1) if "__" in name else f"log.{name}"
+            if full == "log.version":
+                if facts.version_text is None:
+                    facts.version_text = str(quantity.value)
+            if full in SERIES:
+                series = facts.series.setdefault(full, [])
+                if len(series) >= MAX_SERIES:
+                    del series[1 : MAX_SERIES // 2]  # keep the beginning's first and the recent half
+                series.append((record.time, quantity))
+            old = facts.values.get(full)
+            if old is not None and not _replaces(rule.keep, old.quantity, quantity):
+                continue
+            facts.values[full] = Fact(quantity, record.first.number, record.first.text)
+
+
+def _replaces(keep: str, old: Quantity, new: Quantity) -> bool:
+    if keep == "last":
+        return True
+    if keep == "first" or isinstance(old.value, str) or isinstance(new.value, str):
+        return False
+    return new.value < old.value if keep == "lowest" else new.value > old.value
+
+
+ARGUMENT_MARKS = ("non-default args: {", "args: Namespace(", "with config:")
+
+NUMBERS: Mapping[type, Kind] = {bool: Kind.BOOL, int: Kind.INT, float: Kind.FLOAT, str: Kind.TEXT}
+
+
+def quantity_of(value: Any) -> Quantity | None:
+    """A plain Python value with its kind; mappings and lists are text (their repr), None is unknown."""
+    if value is None:
+        return None
+    kind = NUMBERS.get(type(value))
+    if kind is not None:
+        return Quantity(value, kind)
+    return Quantity(repr(value)[:500], Kind.TEXT)
+
+
+def series_quantities(series: Sequence[tuple[float | None, Quantity]]) -> tuple[Quantity, ...]:
+    """The values of a series without their times."""
+    return tuple(quantity for _, quantity in series)

@@ -1,0 +1,253 @@
+"""Turns the Hits of one run into incidents: each a cause with its consequences, its outcome and its rank.
+
+What broke first leads; symptoms, and causes that yield to others, become its consequences (DESIGN section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from vlogdiag.diagnosis.engine import Hit, Rulebook
+from vlogdiag.diagnosis.facts import Facts
+from vlogdiag.diagnosis.runs import Run
+from vlogdiag.diagnosis.scope import RunScope
+from vlogdiag.model import Outcome, Role, Severity
+from vlogdiag.signatures.schema import Signature
+from vlogdiag.values import Kind, Quantity
+
+__all__ = ["Incident", "Member", "judge"]
+
+FORWARD_S = 5.0
+"""Processes' lines arrive out of order: a cause may be printed this much after what it caused."""
+CASCADE_S = 180.0
+"""After a fatal cause and without any sign of life since, other errors within this time are its consequences."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One hit with the signature that speaks for it (its deepest refinement that holds) and the scope it was judged in."""
+
+    hit: Hit
+    signature: Signature
+    scope: RunScope
+    siblings: tuple[Signature, ...] = ()
+    """Other refinements that hold: their fixes are appended."""
+
+    @property
+    def line(self) -> int:
+        """First line of the leading record."""
+        return self.hit.lead.line.number
+
+    @property
+    def last_line(self) -> int:
+        """Last line of the last record."""
+        return self.hit.last.lines[-1].number if self.hit.last else self.line
+
+    @property
+    def time(self) -> float | None:
+        """Log time of the leading record."""
+        return self.hit.lead.record.time
+
+
+@dataclass(slots=True)
+class Incident:
+    """A cause and what followed from it, in one run."""
+
+    run: Run
+    cause: Member
+    consequences: list[Member] = field(default_factory=list)
+    outcome: Outcome = Outcome.DEGRADED
+    severity: Severity = Severity.ERROR
+
+    @property
+    def last_line(self) -> int:
+        """Last line of the cause or of any consequence."""
+        return max([self.cause.last_line, *(m.last_line for m in self.consequences)])
+
+
+def judge(
+    hits: Iterable[Hit],
+    rules: Rulebook,
+    run: Run,
+    facts: Facts,
+    *,
+    given: Mapping[str, Quantity] | None = None,
+    family_of: Callable[[str], str | None] | None = None,
+) -> tuple[list[Incident], list[Member]]:
+    """Incidents of one run in order of rank, and the symptoms that no cause explains.
+
+    `given` are facts that an example states.
+    """
+    members = [m for m in (speak_for(hit, rules, run, facts, given or {}) for hit in hits) if m is not None]
+    members.sort(key=lambda m: (m.line, m.signature.order, m.hit.lead.start))
+    causes = [m for m in members if m.signature.role is Role.CAUSE]
+    symptoms = [m for m in members if m.signature.role is Role.SYMPTOM]
+    incidents = _causes(causes, rules, run)
+    orphans: list[Member] = []
+    for symptom in symptoms:
+        home = _home(symptom, incidents)
+        if home is None:
+            orphans.append(symptom)
+        else:
+            home.consequences.append(symptom)
+    for incident in incidents:
+        incident.consequences.sort(key=lambda m: m.line)
+        _outcome(incident, run)
+    return sorted(incidents, key=rank), orphans
+
+
+def rank(incident: Incident) -> tuple[int, int, int]:
+    """Order within a run: what ended it, then severity, then earliest."""
+    return (0 if incident.outcome is Outcome.FATAL else 1, -int(incident.severity), incident.cause.line)
+
+
+def speak_for(hit: Hit, rules: Rulebook, run: Run, facts: Facts, given: Mapping[str, Quantity]) -> Member | None:
+    """The signature that speaks for a hit, or None if its conditions do not hold."""
+    lead = hit.lead
+    scope = RunScope(
+        captures=lead.captures,
+        facts=facts,
+        run=run,
+        record=lead.record,
+        phase=lead.record.phase,
+        given=given,
+        event={
+            "event.count": Quantity(hit.count, Kind.INT),
+            "event.ranks": Quantity(len(hit.ranks), Kind.INT),
+            "event.speakers": Quantity(len(hit.speakers), Kind.INT),
+            **({"event.phase": Quantity(lead.record.phase.value, Kind.TEXT)} if lead.record.phase else {}),
+        },
+        series_values=hit.series,
+    )
+    base = lead.signature
+    if not _fits(base, scope):
+        return None
+    allowed = {s.id for s in lead.refinements}
+    chosen, siblings = _deepest(base, rules, allowed, scope)
+    return Member(hit, chosen, scope, siblings)
+
+
+def _deepest(base: Signature, rules: Rulebook, allowed: set[str], scope: RunScope) -> tuple[Signature, tuple[Signature, ...]]:
+    children = [s for s in rules.children.get(base.id, ()) if s.id in allowed and _fits(s, scope)]
+    if not children:
+        return base, ()
+    children.sort(key=lambda s: (s.order, s.id))
+    best, deeper = _deepest(children[0], rules, allowed, scope)
+    return best, (*deeper, *children[1:])
+
+
+def _fits(signature: Signature, scope: RunScope) -> bool:
+    if signature.vllm is not None and scope.vllm_in(str(signature.vllm)) is False:
+        return False
+    return signature.when is None or signature.when.truth(scope) is True
+
+
+def _causes(causes: Sequence[Member], rules: Rulebook, run: Run) -> list[Incident]:
+    """Group causes: those that yield, and those that share a record or follow a fatal one, hang under it."""
+    incidents: list[Incident] = []
+    yielded: list[tuple[Member, Member]] = []
+    standing: list[Member] = []
+    for member in causes:
+        stronger = next((other for other in causes if other is not member and yields(member, other, rules)), None)
+        if stronger is None:
+            standing.append(member)
+        else:
+            yielded.append((member, stronger))
+    for member in standing:
+        home = next((i for i in incidents if _follows(member, i, run)), None)
+        if home is not None:
+            home.consequences.append(member)
+        else:
+            incidents.append(Incident(run, member, severity=member.signature.severity))
+    for member, stronger in yielded:
+        home = next((i for i in incidents if i.cause is stronger or stronger in i.consequences), None)
+        if home is None:  # the stronger one yields itself: the chain's end is somewhere; take the earliest
+            home = incidents[0] if incidents else None
+        if home is None:
+            incidents.append(Incident(run, member, severity=member.signature.severity))
+        else:
+            home.consequences.append(member)
+    return incidents
+
+
+def yields(member: Member, other: Member, rules: Rulebook) -> bool:
+    """Whether `member` gives way to `other` by its `yields_to` (ids, bases or families, and a window)."""
+    rule = member.signature.yields_to
+    if rule is None or other.signature.role is not Role.CAUSE:
+        return False
+    if not ({other.signature.id, rules.base(other.signature.id), other.signature.family} & set(rule.any_of)):
+        return False
+    mutual = other.signature.yields_to
+    if mutual is not None and {member.signature.id, rules.base(member.signature.id), member.signature.family} & set(mutual.any_of):
+        if (other.line, other.hit.lead.start) > (member.line, member.hit.lead.start):
+            return False  # each yields to the other: the earlier one stands
+    if member.time is None or other.time is None:
+        return True
+    gap = member.time - other.time  # > 0: the other came first
+    if gap < -FORWARD_S:
+        return False
+    if rule.within is None:
+        return True
+    window = rule.within.evaluate(member.scope)
+    seconds = window.number if window is not None else None
+    return seconds is None or gap <= float(seconds) + FORWARD_S
+
+
+def _follows(member: Member, incident: Incident, run: Run) -> bool:
+    """Whether a standing cause is really what came of an earlier one."""
+    cause = incident.cause
+    lead, other = member.hit.lead.record, cause.hit.lead.record
+    if lead is other or (lead.first.number == other.first.number and lead.origin == other.origin):
+        return member.signature.severity <= cause.signature.severity or cause.signature.severity >= Severity.ERROR
+    if cause.signature.severity < Severity.ERROR or cause.signature.family == "request":
+        return False
+    if member.signature.severity < Severity.ERROR and member.line < cause.line:
+        return False
+    if _alive_between(cause.line, member.line, run):
+        return False
+    if member.time is None or cause.time is None:
+        return True
+    return abs(member.time - cause.time) <= CASCADE_S
+
+
+def _alive_between(first: int, second: int, run: Run) -> bool:
+    """A sign of life after `first`: the run survived it (signs between the two lines are not kept, the last one is)."""
+    life = max(run.last_life or 0, (run.served_line or 0) if (run.served_line or 0) > first else 0)
+    return life > first
+
+
+def _home(symptom: Member, incidents: Sequence[Incident]) -> Incident | None:
+    """The incident that a symptom hangs under: the last error before it, else the first within reach after it."""
+    errors = [i for i in incidents if i.severity >= Severity.WARNING and i.cause.signature.family not in ("request",)]
+    before = [i for i in errors if i.cause.line <= symptom.last_line]
+    serious = [i for i in before if i.severity >= Severity.ERROR]
+    if serious:
+        return serious[-1]
+    after = [i for i in errors if i.cause.line > symptom.line and i.severity >= Severity.ERROR]
+    for incident in after:
+        if symptom.time is None or incident.cause.time is None or incident.cause.time - symptom.time <= FORWARD_S:
+            return incident
+    return before[-1] if before else None
+
+
+def _outcome(incident: Incident, run: Run) -> None:
+    severity = max([incident.cause.signature.severity, *(m.signature.severity for m in incident.consequences if m.signature.role is Role.CAUSE)])
+    if incident.cause.signature.family == "request":
+        severity = Severity.INFO
+    incident.severity = severity
+    alive = _alive_between(incident.last_line, incident.last_line, run)
+    if severity < Severity.ERROR:
+        incident.outcome = Outcome.DEGRADED
+    elif alive:
+        incident.outcome = Outcome.DEGRADED
+    else:
+        incident.outcome = Outcome.FATAL
+
+
+def recovered(incident: Incident, runs: Sequence[Run]) -> Incident:
+    """A start that failed before serving, followed by one that serves, has recovered: one step less severe."""
+    later = [r for r in runs if r.number > incident.run.number]
+    if incident.outcome is Outcome.FATAL and not incident.run.served and any(r.served for r in later):
+        return replace(incident, outcome=Outcome.RECOVERED, severity=Severity(max(0, incident.severity - 1)))
+    return incident

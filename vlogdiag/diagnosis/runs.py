@@ -1,0 +1,209 @@
+"""Counts the starts of a server in one log, line by line, with the phase and signs of life of each.
+
+One start prints several marks (a shell echo, the API server's version line, its banner, each engine's configuration),
+so a mark begins a new run only when the run before it has served, failed or ended, or when the same speaker's role
+announces itself again (DESIGN section 4).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from vlogdiag.log.headers import Parsed
+from vlogdiag.log.records import Context
+from vlogdiag.model import Level, Phase
+
+__all__ = ["MARK_LITERALS", "Run", "RunTracker"]
+
+MARKS = re.compile(
+    r"(?P<api>vLLM API server version )"
+    r"|(?P<banner>█.{0,60}version \d)"
+    r"|(?P<engine>Initializing (?:an? )?(?:V[01] )?(?:LLM )?engine\b)"
+    r"|(?P<loading>Starting to load model|Loading (?:safetensors|pt) checkpoint shards|Start loading|Loading model from )"
+    r"|(?P<profiling>Model loading took|Loading model weights took)"
+    r"|(?P<capturing>Capturing (?:CUDA graph|the model for CUDA graphs|cudagraphs))"
+    r"|(?P<serving>Application startup complete|Avg prompt throughput: |Uvicorn running on |Starting vLLM API server|Started server process)"
+    r"|(?P<stopping>Shutting down|Application shutdown complete|Waiting for application shutdown|Received signal|SIGTERM|KeyboardInterrupt"
+    r"|Shutdown initiated|Finished server process)"
+    r"|(?P<fatal>Engine core initialization failed|Engine process failed to start|EngineDeadError|AsyncEngineDeadError|MQEngineDeadError"
+    r"|initialization failed\. See root cause|EngineCore failed to start|EngineCore encountered a fatal error"
+    r"|vllm(?: serve)?: error: |api_server\.py: error: |is already dead, terminating server process|Engine is dead)"
+)
+MARK_LITERALS: tuple[str, ...] = (
+    "vLLM API server version ",
+    "Initializing a",
+    "Starting to load model",
+    "checkpoint shards",
+    "Start loading",
+    "Loading model from ",
+    "Model loading took",
+    "Loading model weights took",
+    "Capturing CUDA graph",
+    "Capturing the model for CUDA graphs",
+    "Capturing cudagraphs",
+    "Application startup complete",
+    "Uvicorn running on ",
+    "Starting vLLM API server",
+    "Started server process",
+    "Shutting down",
+    "Application shutdown complete",
+    "Waiting for application shutdown",
+    "Received signal",
+    "SIGTERM",
+    "KeyboardInterrupt",
+    "Shutdown initiated",
+    "Finished server process",
+    "Engine core initialization failed",
+    "Engine process failed to start",
+    "EngineDeadError",
+    "initialization failed. See root cause",
+    "EngineCore failed to start",
+    "EngineCore encountered a fatal error",
+    ": error: ",
+    "terminating server process",
+    "Engine is dead",
+)
+"""Literals that the fast path must not skip, since they move the tracker."""
+
+PHASES = {
+    "loading": Phase.LOADING,
+    "profiling": Phase.PROFILING,
+    "capturing": Phase.CAPTURING,
+    "serving": Phase.SERVING,
+    "stopping": Phase.STOPPING,
+}
+ORDER = {phase: number for number, phase in enumerate(Phase)}
+LAUNCH = re.compile(r"(?:^|[\s/;&])(?:vllm\s+serve|vllm\.entrypoints\.(?:openai\.)?api_server)\b")
+ANSWERED = re.compile(r'"POST \S{1,200} HTTP/[\d.]{1,3}" 200')
+THROUGHPUT = re.compile(r"throughput: (\d+\.\d+) tokens/s")
+ASKED = ("SIGTERM", "KeyboardInterrupt", "Received signal", "Shutdown initiated")
+MAX_MARK = 600
+"""Marks stand near the start of a line."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What the tracker knows of one start."""
+
+    number: int
+    first_line: int
+    last_line: int
+    first_time: float | None = None
+    last_time: float | None = None
+    phase: Phase = Phase.STARTING
+    roles: set[str] = field(default_factory=set)
+    marked: bool = False
+    """A start mark was seen (else the log began in the middle)."""
+    served: bool = False
+    served_line: int | None = None
+    failed_line: int | None = None
+    """First line of a fatal mark."""
+    ended_line: int | None = None
+    """First line of an exit mark."""
+    asked_line: int | None = None
+    """First line that says the shutdown was asked for."""
+    last_life: int | None = None
+    """Line of the last answered request or working statistics line."""
+    phase_times: dict[Phase, float] = field(default_factory=dict)
+    error_line: int | None = None
+
+
+class RunTracker:
+    """Takes every parsed line once, in order; answers with the run and phase that the line belongs to."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+
+    @property
+    def current(self) -> Run:
+        """The run in progress (the first begins with the first line)."""
+        if not self.runs:
+            self.runs.append(Run(1, 1, 1))
+        return self.runs[-1]
+
+    def __call__(self, parsed: Parsed, number: int, time: float | None) -> Context:
+        """Account for one line; see `Assembler`."""
+        run = self.current
+        text = parsed.text if len(parsed.text) <= MAX_MARK else parsed.text[:MAX_MARK]
+        if parsed.kind == "shell":
+            if LAUNCH.search(text):
+                run = self._start(run, "shell", number)
+        elif parsed.kind == "uvicorn" and '" 200' in text and ANSWERED.search(text):
+            run.last_life = number
+        else:
+            run = self._mark(run, parsed, text, number, time)
+        run.last_line = number
+        if time is not None:
+            if run.first_time is None:
+                run.first_time = time
+            if run.last_time is None or time > run.last_time:
+                run.last_time = time
+        return Context(run.number, run.phase)
+
+    def skip(self, last_line: int, time: float | None, life: int | None) -> None:
+        """Account for lines that nobody had to read: their end, their last time, the last answered request."""
+        run = self.current
+        run.last_line = max(run.last_line, last_line)
+        if life is not None:
+            run.last_life = max(life, run.last_life or 0)
+        if time is not None:
+            run.first_time = time if run.first_time is None else run.first_time
+            run.last_time = time if run.last_time is None else max(time, run.last_time)
+
+    def _mark(self, run: Run, parsed: Parsed, text: str, number: int, time: float | None) -> Run:
+        if (parsed.level is not None and parsed.level >= Level.ERROR) or text.startswith("Traceback (most recent"):
+            if parsed.kind in ("vllm", "bare", "json") and run.error_line is None:
+                run.error_line = number
+        match = MARKS.search(text)
+        if match is None:
+            return run
+        name = match.lastgroup or ""
+        info = parsed.level is None or parsed.level <= Level.WARNING
+        if name in ("api", "banner"):
+            return self._start(run, f"{name}:{parsed.process}", number) if info else run
+        if name == "engine":
+            if not info:
+                return run
+            own = parsed.process is None or parsed.process.startswith("EngineCore")
+            return self._start(run, f"engine:{parsed.process}" if own else f"engine:{parsed.process}:{parsed.pid}", number, engine=True)
+        if name == "fatal":
+            run.failed_line = number if run.failed_line is None else run.failed_line
+            return run
+        if not info and name != "stopping":
+            return run
+        self._advance(run, name, text, number, time)
+        return run
+
+    @staticmethod
+    def _advance(run: Run, name: str, text: str, number: int, time: float | None) -> None:
+        phase = PHASES[name]
+        if name == "stopping":
+            if any(word in text for word in ASKED):
+                run.asked_line = run.asked_line or number
+            run.ended_line = run.ended_line or number
+        elif name == "serving":
+            if not run.served:
+                run.served, run.served_line = True, number
+            found = THROUGHPUT.findall(text)
+            if any(float(value) > 0 for value in found):
+                run.last_life = number
+        if ORDER[phase] > ORDER[run.phase]:
+            run.phase = phase
+            if time is not None:
+                run.phase_times.setdefault(phase, time)
+
+    def _start(self, run: Run, role: str, number: int, *, engine: bool = False) -> Run:
+        over = run.served or run.ended_line is not None or role in run.roles
+        if not engine:
+            over = over or run.failed_line is not None or (run.marked and run.error_line is not None)
+        elif run.failed_line is not None and not any(r.startswith(("api", "banner", "shell")) for r in run.roles):
+            over = True
+        if over and engine and any(r.startswith(("api", "banner")) for r in run.roles) and role not in run.roles and not run.served:
+            over = False
+        if over and (run.marked or run.served or run.failed_line is not None or run.ended_line is not None):
+            run = Run(run.number + 1, number, number)
+            self.runs.append(run)
+        run.marked = True
+        run.roles.add(role)
+        return run

@@ -1,0 +1,97 @@
+"""Keeps the errors that no signature claimed: distinct ones by their masked text, all of them counted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from vlogdiag.model import Level, Line, Record, Unexplained
+
+__all__ = ["Leftovers", "exception_line", "is_error"]
+
+MASKS = (
+    (re.compile(r"0x[0-9a-fA-F]{2,}|\b[0-9a-f]{8,}\b"), "<hex>"),
+    (re.compile(r"(?:/[\w.@+-]+){2,}/?"), "<path>"),
+    (re.compile(r"\d+"), "#"),
+)
+EXCEPTION = re.compile(
+    r"(?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Failure|Refused|Timeout|Fault|Cancelled|Group|Denied|Died|Dead\w*)(?::\s|$)"
+)
+MAX_DISTINCT = 2_000
+SHOWN = 50
+"""DESIGN section 6: at most this many are listed."""
+TRACEBACK = "Traceback (most recent call last)"
+
+
+@dataclass(slots=True)
+class _Entry:
+    record: Record
+    line: Line
+    count: int
+
+
+def is_error(record: Record, text: str) -> bool:
+    """Whether a record is one that needs an explanation: an error level, or a traceback nobody gave a level."""
+    if record.level is not None:
+        return record.level >= Level.ERROR and record.kind != "nccl"
+    return TRACEBACK in text or bool(EXCEPTION.match(text))
+
+
+def exception_line(record: Record) -> Line:
+    """The line that names what was raised: of chained tracebacks the first, which came first; else the first line."""
+    inside = False
+    for line in record.lines:
+        text = line.text
+        if TRACEBACK in text:
+            inside = True
+        elif text and not text[0].isspace() and EXCEPTION.match(text):
+            return line
+        elif inside and text and not text[0].isspace() and not text.startswith(("The above", "During handling")):
+            return line
+    return record.first
+
+
+class Leftovers:
+    """Unclaimed errors of one log; bounded, with what came beyond the bound only counted."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[int, str], _Entry] = {}
+        self.beyond = 0
+
+    def add(self, record: Record) -> None:
+        """Keep one record that no signature claimed."""
+        line = exception_line(record)
+        key = (record.run, mask(line.text))
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.count += record.repeats
+        elif len(self._entries) < MAX_DISTINCT:
+            self._entries[key] = _Entry(record, line, record.repeats)
+        else:
+            self.beyond += record.repeats
+
+    def first(self, run: int) -> tuple[Record, Line] | None:
+        """The run's first unclaimed record with an exception, else its first at all."""
+        mine = sorted((e for (number, _), e in self._entries.items() if number == run), key=lambda e: e.record.first.number)
+        for entry in mine:
+            if EXCEPTION.match(entry.line.text):
+                return entry.record, entry.line
+        return (mine[0].record, mine[0].line) if mine else None
+
+    def listed(self, source: str) -> tuple[Unexplained, ...]:
+        """The first `SHOWN` distinct ones, in order of their lines."""
+        entries = sorted(self._entries.values(), key=lambda e: e.line.number)
+        return tuple(Unexplained(source, e.line.number, e.line.text[:1000], e.count, e.record.run) for e in entries[:SHOWN])
+
+    @property
+    def distinct(self) -> int:
+        """How many distinct ones were kept."""
+        return len(self._entries)
+
+
+def mask(text: str) -> str:
+    """Text with digits, hexadecimal numbers and paths made alike."""
+    text = text[:400]
+    for pattern, stand_in in MASKS:
+        text = pattern.sub(stand_in, text)
+    return text

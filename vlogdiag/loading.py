@@ -1,0 +1,125 @@
+"""Finds rules on disk and turns them into a Rulebook and fact rules; the only room below `cli` that reads rule files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vlogdiag import catalog
+from vlogdiag.diagnosis.engine import Rulebook
+from vlogdiag.diagnosis.facts import KEEP, FactRule, quantity_of
+from vlogdiag.model import RuleCount
+from vlogdiag.signatures.language import TemplateError
+from vlogdiag.signatures.schema import Fault, RuleError, load_rules
+from vlogdiag.signatures.templates import compile_pattern
+
+__all__ = ["Rules", "load", "rule_files", "rules_folder"]
+
+NOT_SIGNATURES = {"facts.yaml"}
+NOT_FAMILIES = {"scripts"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Everything that rules say: signatures for matching, patterns for facts, and how many of each kind."""
+
+    book: Rulebook
+    facts: tuple[FactRule, ...]
+    count: RuleCount
+
+
+def rules_folder() -> Path:
+    """The shipped rules: inside the package when installed from a wheel, beside it in a checkout."""
+    inside = Path(__file__).parent / "rules"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "rules"
+
+
+def rule_files(folder: Path) -> list[Path]:
+    """Signature files of a rules folder: `<family>/<id>.yaml`."""
+    return sorted(
+        path
+        for path in folder.rglob("*.y*ml")
+        if path.suffix in (".yaml", ".yml") and path.name not in NOT_SIGNATURES and not NOT_FAMILIES & set(path.relative_to(folder).parts[:-1])
+    )
+
+
+def load(extra: Sequence[Path] = (), *, shipped: Path | None = None) -> Rules:
+    """Load the shipped rules and those of `extra` folders (a user's own), all faults of all files at once.
+
+    Raises:
+        RuleError: with every fault's file, line and column.
+    """
+    folder = shipped or rules_folder()
+    own = [(str(path), _text(path)) for path in rule_files(folder)]
+    users = [(str(path), _text(path)) for place in extra for path in ([place] if place.is_file() else rule_files(place))]
+    signatures = load_rules([*own, *users], knows_flag=catalog.knows_flag, knows_env=catalog.knows_env)
+    facts_path = folder / "facts.yaml"
+    facts_text = _text(facts_path)
+    digest = hashlib.sha256("\0".join(text for _, text in (*own, *users, ("", facts_text))).encode()).hexdigest()[:16]
+    return Rules(Rulebook(signatures), parse_facts(facts_text, str(facts_path)), RuleCount(len(own), len(users), digest))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise RuleError((Fault(str(path), 1, 1, reason),)) from error
+
+
+def parse_facts(text: str, path: str) -> tuple[FactRule, ...]:
+    """`facts.yaml`: a list of `line`, with optional `set` (constants) and `keep`.
+
+    Raises:
+        RuleError: with every fault's line.
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+        entries = yaml.load(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise RuleError((Fault(path, line, column, str(getattr(error, "problem", error))),)) from error
+    if not isinstance(entries, list):
+        raise RuleError((Fault(path, 1, 1, "a list of facts is expected"),))
+    faults: list[Fault] = []
+    found: list[FactRule] = []
+    for entry, node in zip(entries, root.value, strict=True):
+        line, column = node.start_mark.line + 1, node.start_mark.column + 1
+        try:
+            found.append(_fact(entry))
+        except (TemplateError, ValueError) as error:
+            faults.append(Fault(path, line, column, str(error)))
+    if faults:
+        raise RuleError(tuple(faults))
+    return tuple(found)
+
+
+def _fact(entry: Any) -> FactRule:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("line"), str):
+        raise ValueError("a fact needs `line`")
+    unknown = set(entry) - {"line", "set", "keep", "level"}
+    if unknown:
+        raise ValueError(f"unknown key {sorted(unknown)[0]!r}")
+    keep = entry.get("keep", "last")
+    if keep not in KEEP:
+        raise ValueError(f"keep is one of {', '.join(KEEP)}")
+    constants = {name: value for name, raw in (entry.get("set") or {}).items() if (value := quantity_of(raw)) is not None}
+    return FactRule(compile_pattern(entry["line"]), constants, keep)
+
+
+def user_folders(env: Mapping[str, str] = os.environ) -> Iterable[Path]:
+    """The platform's configuration folder for a user's own rules, where it exists; none when `CI` is set."""
+    if env.get("CI"):
+        return ()
+    import platformdirs
+
+    folder = Path(platformdirs.user_config_dir("vlogdiag")) / "rules"
+    return (folder,) if folder.is_dir() else ()
+

@@ -1,0 +1,340 @@
+"""Puts the stages together: bytes of a log in, findings out. Read this first; it is the whole flow.
+
+    bytes -> lines -> records -> detections, facts -> (run by run) incidents -> findings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from vlogdiag.catalog import Versions
+from vlogdiag.diagnosis import arguments, incidents
+from vlogdiag.diagnosis.engine import Hit, Matcher
+from vlogdiag.diagnosis.facts import FactCollector, Facts
+from vlogdiag.diagnosis.findings import finding_of, plain_value, unexplained_finding
+from vlogdiag.diagnosis.incidents import Incident, Member
+from vlogdiag.diagnosis.runs import Run, RunTracker
+from vlogdiag.diagnosis.unexplained import Leftovers, is_error
+from vlogdiag.loading import Rules
+from vlogdiag.log.records import Assembler
+from vlogdiag.model import (
+    Finding,
+    Omitted,
+    Outcome,
+    Position,
+    Record,
+    Report,
+    Role,
+    RunSummary,
+    Severity,
+    SourceSummary,
+    Unexplained,
+)
+from vlogdiag.values import Quantity
+
+__all__ = ["Pipeline", "Result", "report_of"]
+
+MAX_LINE = 1 << 20
+"""A longer line is cut (a base64 picture in a logged request); what is left out is counted."""
+MAX_RUNS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one log gave."""
+
+    summary: SourceSummary
+    findings: tuple[Finding, ...] = ()
+    unexplained: tuple[Unexplained, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Judged:
+    run: Run
+    incidents: list[Incident]
+    orphans: list[Member]
+    extra: list[Finding] = field(default_factory=list)
+
+
+class Pipeline:
+    """One log. `feed` bytes as they come (any cuts), then `close`; `findings` may be asked for at any time."""
+
+    def __init__(self, rules: Rules, *, source: str, version: str | None = None, given: Mapping[str, Quantity] | None = None) -> None:
+        self.source = source
+        self._rules = rules
+        self._given = dict(given or {})
+        self._version = version
+        self._tracker = RunTracker()
+        self._assembler = Assembler(self._tracker)
+        self._matcher = Matcher(rules.book)
+        self._facts = FactCollector(rules.facts)
+        self._hits: dict[int, dict[object, Hit]] = {}
+        self._leftovers = Leftovers()
+        self._rest = b""
+        self._skipping = 0
+        self._number = 0
+        self._offset = 0
+        self._omitted_bytes = 0
+        self._omitted_lines = 0
+        self._recognised = False
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the log."""
+        start = 0
+        while True:
+            end = data.find(b"\n", start)
+            if end < 0:
+                break
+            piece = data[start:end]
+            if self._rest or self._skipping:
+                piece = self._rest + piece
+            self._line(piece, len(piece) + self._skipping + 1)
+            self._rest, self._skipping = b"", 0
+            start = end + 1
+        rest = data[start:]
+        if self._rest or self._skipping:
+            rest = self._rest + rest
+        if len(rest) > MAX_LINE:
+            self._skipping += len(rest) - MAX_LINE
+            rest = rest[:MAX_LINE]
+        self._rest = rest
+
+    def close(self, error: str | None = None) -> Result:
+        """End of the log; `error` says why it could not be read to its end."""
+        if self._rest or self._skipping:
+            self._line(self._rest, len(self._rest) + self._skipping)
+            self._rest, self._skipping = b"", 0
+        for record in self._assembler.close():
+            self._record(record)
+        return self.result(error)
+
+    def result(self, error: str | None = None) -> Result:
+        """Everything known so far, as a report's parts."""
+        judged = self._judge()
+        findings = self.findings(judged)
+        summary = SourceSummary(
+            path=self.source,
+            bytes=self._offset,
+            lines=self._number,
+            error=error,
+            recognised=self._recognised,
+            omitted=Omitted(self._omitted_bytes, self._omitted_lines, self._matcher.timeouts),
+            runs=tuple(self._run_summary(j, judged) for j in judged),
+        )
+        unexplained = self._unexplained(judged)
+        return Result(summary, findings, unexplained, self._notices(judged, findings))
+
+    def findings(self, judged: Sequence[_Judged] | None = None) -> tuple[Finding, ...]:
+        """Findings in order: the last run first, within a run what ended it first."""
+        judged = self._judge() if judged is None else judged
+        found: list[Finding] = []
+        for one in reversed(judged):
+            found.extend(finding_of(incident, self.source) for incident in one.incidents)
+            found.extend(one.extra)
+        return tuple(found)
+
+    # --- lines and records ---
+
+    def _line(self, raw: bytes, size: int) -> None:
+        self._number += 1
+        offset, self._offset = self._offset, self._offset + size
+        if len(raw) > MAX_LINE or self._skipping:
+            self._omitted_bytes += size - min(len(raw), MAX_LINE)
+            self._omitted_lines += 1
+            raw = raw[:MAX_LINE]
+        text = raw.decode("utf-8", "replace")
+        if text.endswith("\r"):
+            text = text.rstrip("\r")
+        for record in self._assembler.line(self._number, offset, text):
+            self._record(record)
+
+    def _record(self, record: Record) -> None:
+        if record.kind == "vllm" or record.kind == "json":
+            self._recognised = True
+            if record.kind == "vllm" and record.source is not None:
+                self._facts.shape(record.run, record.origin.process, record.bracket)
+        text = record.text
+        self._facts.take(record, text)
+        detections = self._matcher.match(record, text)
+        if not detections:
+            if is_error(record, text):
+                self._leftovers.add(record)
+            return
+        self._recognised = True
+        table = self._hits.setdefault(record.run, {})
+        for detection in detections:
+            key = detection.key
+            hit = table.get(key)
+            if hit is None:
+                if len(table) >= 4_000:
+                    continue
+                hit = table[key] = Hit(detection)
+            hit.add(detection)
+
+    # --- judging ---
+
+    def _judge(self) -> list[_Judged]:
+        runs = self._tracker.runs[-MAX_RUNS:]
+        judged: list[_Judged] = []
+        for run in runs:
+            facts = self._facts_of(run.number)
+            hits = self._hits.get(run.number, {}).values()
+            found, orphans = incidents.judge(hits, self._rules.book, run, facts, given=self._given)
+            judged.append(_Judged(run, found, orphans))
+        for one in judged:
+            self._fall_back(one)
+        for one in judged:
+            one.incidents = sorted((incidents.recovered(i, runs) for i in one.incidents), key=incidents.rank)
+        return judged
+
+    def _facts_of(self, run: int) -> Facts:
+        facts = self._facts.of(run)
+        if self._version is not None:
+            facts.version_text = self._version
+        elif facts.version_text is None:
+            # A later start of the same log is most likely the same installation, if that says one at all.
+            known = {f.version_text for f in self._facts.runs.values() if f.version_text}
+            if len(known) == 1:
+                facts.version_text = known.pop()
+        return facts
+
+    def _fall_back(self, one: _Judged) -> None:
+        """A run that died without an explanation still says of what."""
+        run = one.run
+        if any(i.severity >= Severity.ERROR for i in one.incidents):
+            return
+        first = self._leftovers.first(run.number)
+        if first is None:
+            return
+        record, line = first
+        if run.asked_line is not None and run.asked_line <= line.number + 50:
+            return
+        if run.last_life is not None and run.last_life > line.number:
+            return
+        if run.served and (run.served_line or 0) > line.number:
+            return
+        died = run.failed_line is not None or any(m.signature.role is Role.SYMPTOM for m in one.orphans)
+        if not died and (run.served or not is_raised(record)):
+            return
+        ended = max((m.hit.last for m in one.orphans if m.hit.last is not None), key=lambda r: r.lines[-1].number, default=None)
+        one.extra.append(unexplained_finding(record, self.source, ended=ended))
+        one.orphans = []
+
+    def _run_summary(self, one: _Judged, judged: Sequence[_Judged]) -> RunSummary:
+        run = one.run
+        facts = self._facts_of(run.number)
+        versions = facts.versions
+        ended = run.failed_line or run.ended_line
+        return RunSummary(
+            run=run.number,
+            first_line=run.first_line,
+            last_line=run.last_line,
+            vllm_version=facts.version_text or versions.single,
+            versions_possible=(versions.spec() or None) if versions.mask != Versions.all().mask else None,
+            model=_model(facts),
+            outcome=_outcome(one, judged),
+            phase=run.phase,
+            ended=Position(ended) if ended else None,
+            args=arguments.plain(facts.args or facts.resolved),
+            facts={name: plain_value(fact.quantity) for name, fact in sorted(facts.values.items())},
+        )
+
+    def _unexplained(self, judged: Sequence[_Judged]) -> tuple[Unexplained, ...]:
+        shown = {(e.source, e.line) for one in judged for f in one.extra for e in f.evidence}
+        listed = [u for u in self._leftovers.listed(self.source) if (u.source, u.line) not in shown]
+        for one in judged:
+            if one.incidents or one.extra:
+                continue
+            for member in one.orphans:
+                lead = member.hit.lead
+                listed.append(Unexplained(self.source, lead.line.number, lead.line.text[:1000], member.hit.count, one.run.number, symptom=member.signature.id))
+        return tuple(sorted(listed, key=lambda u: u.line))
+
+    def _notices(self, judged: Sequence[_Judged], findings: Sequence[Finding]) -> tuple[str, ...]:
+        notices: list[str] = []
+        if self._omitted_lines:
+            notices.append(f"{self.source}: {self._omitted_lines} lines longer than {MAX_LINE >> 20} MiB were cut ({self._omitted_bytes} bytes left out)")
+        if self._matcher.timeouts:
+            notices.append(f"{self.source}: {self._matcher.timeouts} searches ran into their time limit")
+        if self._leftovers.distinct > 50 or self._leftovers.beyond:
+            notices.append(f"{self.source}: {self._leftovers.distinct} distinct unexplained errors, 50 are listed ({self._leftovers.beyond} more were only counted)")
+        if not findings:
+            for one in judged:
+                symptoms = [m for m in one.orphans if m.signature.role is Role.SYMPTOM]
+                if symptoms:
+                    notices.append(elsewhere(self.source, symptoms[0], one.run))
+                    break
+        return tuple(notices)
+
+
+def elsewhere(source: str, symptom: Member, run: Run) -> str:
+    """Where the cause of a lone symptom is to be found."""
+    line = symptom.line
+    before = line - run.first_line
+    where = (
+        f"in the lines before {source}:{line} that this file does not hold (it begins {before} lines earlier)"
+        if before < 200 and not run.marked
+        else "in the output of another process or rank that is not in this file (worker, engine core, other node, or stderr)"
+    )
+    return f"{source}:{line}: only consequences are here; the cause stands {where}"
+
+
+def is_raised(record: Record) -> bool:
+    """A traceback in the record."""
+    return any("Traceback (most recent call last)" in line.text for line in record.lines[:40])
+
+
+def _model(facts: Facts) -> str | None:
+    for name in ("model", "model_tag"):
+        value = facts.argument(name)
+        if isinstance(value, str):
+            return value
+    served = facts.argument("served_model_name")
+    if isinstance(served, list) and served and isinstance(served[0], str):
+        return served[0]
+    return served if isinstance(served, str) else None
+
+
+def _outcome(one: _Judged, judged: Sequence[_Judged]) -> str | None:
+    run = one.run
+    fatal = any(i.outcome is Outcome.FATAL for i in one.incidents) or bool(one.extra)
+    if any(i.outcome is Outcome.RECOVERED for i in one.incidents):
+        return "recovered"
+    if fatal:
+        return "fatal"
+    alive = run.last_life is not None and run.last_life > (run.failed_line or 0)
+    if run.failed_line is not None and not alive and run.asked_line is None:
+        return "fatal"
+    if run.ended_line is not None and run.served:
+        return "stopped"
+    if any(i.severity >= Severity.WARNING for i in one.incidents):
+        return "degraded"
+    return "serving" if run.served else None
+
+
+def report_of(results: Iterable[Result], rules: Rules, version: str, *, notices: Sequence[str] = ()) -> Report:
+    """All logs' results as one report."""
+    results = tuple(results)
+    return Report(
+        version=version,
+        rules=rules.count,
+        sources=tuple(r.summary for r in results),
+        findings=tuple(f for r in results for f in r.findings),
+        unexplained=tuple(u for r in results for u in r.unexplained),
+        notices=(*notices, *(n for r in results for n in r.notices)),
+    )
+
+
+def only_run(result: Result, wanted: str) -> Result:
+    """Keep the findings of one run: `last`, or its number as text; `all` keeps everything."""
+    if wanted == "all":
+        return result
+    last = max((r.run for r in result.summary.runs), default=1)
+    number = last if wanted == "last" else int(wanted)
+    return replace(
+        result,
+        findings=tuple(f for f in result.findings if f.run == number),
+        unexplained=tuple(u for u in result.unexplained if u.run == number),
+    )

@@ -1,0 +1,126 @@
+"""Reads the logs that somebody named and diagnoses each: paths in, one Report out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import BinaryIO
+
+from vlogdiag import __version__
+from vlogdiag.loading import Rules, load
+from vlogdiag.log.discover import LogPath, SourceError, discover
+from vlogdiag.log.sources import SourceBroken, read_chunks
+from vlogdiag.log.sources_order import oldest_first
+from vlogdiag.model import Finding, Report, SourceSummary
+from vlogdiag.pipeline import Pipeline, Result, only_run, report_of
+
+__all__ = ["Scan", "diagnose_paths", "scan_log", "scan_paths"]
+
+Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A report, and the sentences about what could not be looked at."""
+
+    report: Report
+    problems: tuple[str, ...] = ()
+
+    @property
+    def looked(self) -> bool:
+        """Everything named could be read, and was recognised as vLLM's."""
+        return not self.problems
+
+
+def scan_log(log: LogPath, rules: Rules, *, version: str | None = None, stdin: BinaryIO | None = None, progress: Progress | None = None) -> tuple[Result, tuple[str, ...]]:
+    """Diagnose one log; returns what it gave and what was wrong with it (nothing, as a rule)."""
+    pipeline = Pipeline(rules, source=log.name, version=version)
+    notices: list[str] = []
+    problem: str | None = None
+    turned: int | None = None
+    try:
+        ordered = oldest_first(log, read_chunks(log, stdin=stdin, progress=progress, notice=notices.append))
+        if ordered.newest_first:
+            notices.append(f"{log.name}: newest line first; read from its end")
+            turned = ordered.lines
+        for chunk in ordered.chunks:
+            pipeline.feed(chunk)
+    except SourceBroken as error:
+        problem = str(error)
+    except SourceError as error:
+        return Result(SourceSummary(log.name, error=error.reason)), (str(error),)
+    result = pipeline.close(problem)
+    result = replace(result, notices=(*result.notices, *notices))
+    if turned is not None:
+        result = turn_lines(result, turned)
+    problems = [problem] if problem else []
+    if not result.summary.lines:
+        problems.append(f"{log.name}: empty, nothing to diagnose")
+    elif not result.summary.recognised:
+        problems.append(f"{log.name}: nothing in it was recognised as vLLM's log")
+    return result, tuple(problems)
+
+
+def turn_lines(result: Result, lines: int) -> Result:
+    """Line numbers of a newest-first log as the file counts them."""
+
+    def turn(number: int | None) -> int | None:
+        return None if number is None else lines + 1 - number
+
+    def finding(f: Finding) -> Finding:
+        return replace(
+            f,
+            first=replace(f.first, line=turn(f.first.line)),
+            last=replace(f.last, line=turn(f.last.line)),
+            evidence=tuple(replace(e, line=turn(e.line)) for e in f.evidence),
+            consequences=tuple(replace(c, line=turn(c.line), last_line=turn(c.last_line)) for c in f.consequences),
+        )
+
+    return replace(
+        result,
+        findings=tuple(finding(f) for f in result.findings),
+        unexplained=tuple(replace(u, line=turn(u.line) or 1) for u in result.unexplained),
+        summary=replace(
+            result.summary,
+            runs=tuple(replace(r, first_line=turn(r.first_line), last_line=turn(r.last_line)) for r in result.summary.runs),
+        ),
+    )
+
+
+def scan_paths(
+    paths: Sequence[str],
+    rules: Rules,
+    *,
+    version: str | None = None,
+    run: str = "all",
+    ignore: frozenset[str] = frozenset(),
+    progress: Progress | None = None,
+) -> Scan:
+    """Diagnose every log that `paths` name (files, folders, globs, `-`); one that cannot be read does not stop the others."""
+    logs, errors = discover(paths)
+    problems = [str(error) for error in errors]
+    results: list[Result] = [Result(SourceSummary(error.path, error=error.reason)) for error in errors]
+    for log in logs:
+        result, wrong = scan_log(log, rules, version=version, stdin=getattr(sys.stdin, "buffer", None), progress=progress)
+        results.append(only_run(result, run))
+        problems.extend(wrong)
+    results = [elsewhere(result, results) for result in results]
+    if ignore:
+        results = [replace(r, findings=tuple(f for f in r.findings if f.id not in ignore)) for r in results]
+    return Scan(report_of(results, rules, __version__), tuple(problems))
+
+
+def elsewhere(result: Result, results: Sequence[Result]) -> Result:
+    """Name the other logs of this call where the cause of a lone consequence may stand."""
+    if result.findings or not any(u.symptom for u in result.unexplained):
+        return result
+    others = [r.summary.path for r in results if r is not result and r.findings]
+    if not others:
+        return result
+    return replace(result, notices=(*result.notices, f"{result.summary.path}: look for the cause in {', '.join(others[:5])}"))
+
+
+def diagnose_paths(paths: Sequence[str], *, version: str | None = None) -> Report:
+    """Shipped rules over `paths`: what `scan` prints, as data."""
+    return scan_paths(paths, load(), version=version).report
