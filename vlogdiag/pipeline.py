@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from vlogdiag.catalog import Versions
 from vlogdiag.diagnosis import arguments, incidents
-from vlogdiag.diagnosis.engine import Hit, Matcher
+from vlogdiag.diagnosis.engine import Detection, Hit, Matcher
 from vlogdiag.diagnosis.facts import FactCollector, Facts
 from vlogdiag.diagnosis.findings import finding_of, plain_value, unexplained_finding
 from vlogdiag.diagnosis.incidents import Incident, Member
 from vlogdiag.diagnosis.runs import Run, RunTracker
-from vlogdiag.diagnosis.unexplained import Leftovers, is_error
+from vlogdiag.diagnosis.unexplained import Leftovers, exception_line, is_error
 from vlogdiag.loading import Rules
 from vlogdiag.log.records import Assembler
 from vlogdiag.model import (
@@ -158,9 +158,9 @@ class Pipeline:
         text = record.text
         self._facts.take(record, text)
         detections = self._matcher.match(record, text)
+        if not claimed(record, detections) and is_error(record, text):
+            self._leftovers.add(record)
         if not detections:
-            if is_error(record, text):
-                self._leftovers.add(record)
             return
         self._recognised = True
         table = self._hits.setdefault(record.run, {})
@@ -279,6 +279,18 @@ def elsewhere(source: str, symptom: Member, run: Run) -> str:
         else "in the output of another process or rank that is not in this file (worker, engine core, other node, or stderr)"
     )
     return f"{source}:{line}: only consequences are here; the cause stands {where}"
+
+
+def claimed(record: Record, detections: Sequence[Detection]) -> bool:
+    """Whether signatures account for a record: a symptom does so only for the exception that it names.
+
+    `EngineCore failed to start.` heads a traceback whose exception still wants an explanation.
+    """
+    if any(d.signature.role is not Role.SYMPTOM for d in detections):
+        return True
+    if not detections or not is_raised(record):
+        return bool(detections)
+    return any(d.line.number >= exception_line(record).number for d in detections)
 
 
 def is_raised(record: Record) -> bool:

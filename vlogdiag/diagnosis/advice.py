@@ -10,7 +10,7 @@ from vlogdiag.catalog import Versions
 from vlogdiag.diagnosis.incidents import Member
 from vlogdiag.diagnosis.scope import RunScope
 from vlogdiag.model import Fix
-from vlogdiag.signatures.schema import FixTemplate, Signature
+from vlogdiag.signatures.types import FixTemplate, Signature
 
 __all__ = ["fixes_of"]
 

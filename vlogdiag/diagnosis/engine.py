@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vlogdiag.model import Level, Line, Record
-from vlogdiag.signatures.schema import Match, Signature
+from vlogdiag.signatures.types import Match, Signature
 from vlogdiag.signatures.templates import Pattern, PatternMatch, PatternTimeout
 from vlogdiag.values import Quantity
 

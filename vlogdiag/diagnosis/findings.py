@@ -22,7 +22,7 @@ from vlogdiag.model import (
     Severity,
     Value,
 )
-from vlogdiag.signatures.schema import KnownBug, Signature
+from vlogdiag.signatures.types import KnownBug, Signature
 from vlogdiag.values import Kind, Quantity, format_quantity
 
 __all__ = ["finding_of", "unexplained_finding"]

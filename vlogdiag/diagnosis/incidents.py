@@ -13,7 +13,7 @@ from vlogdiag.diagnosis.facts import Facts
 from vlogdiag.diagnosis.runs import Run
 from vlogdiag.diagnosis.scope import RunScope
 from vlogdiag.model import Outcome, Role, Severity
-from vlogdiag.signatures.schema import Signature
+from vlogdiag.signatures.types import Signature
 from vlogdiag.values import Kind, Quantity
 
 __all__ = ["Incident", "Member", "judge"]
