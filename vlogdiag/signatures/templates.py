@@ -25,6 +25,18 @@ import regex
 from vlogdiag.signatures.language import KINDS, MIN_GATE, TemplateError, is_gate, is_hole_name, read_template
 from vlogdiag.values import GIB, MIB, Kind, Quantity, parse_float, parse_quantity
 
+__all__ = [
+    "KINDS",
+    "MIN_GATE",
+    "Pattern",
+    "PatternMatch",
+    "PatternTimeout",
+    "TemplateError",
+    "compile_pattern",
+    "is_gate",
+    "match_line_is_gate",
+]
+
 WINDOW_BEFORE = 2048
 WINDOW_AFTER = 4096
 TIMEOUT_S = 0.2

@@ -1,0 +1,311 @@
+"""Turns the checked nodes of one rule into the parts of a Signature, compiling its patterns and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from vlogdiag.model import Level, Phase
+from vlogdiag.signatures.expr import FUNCTIONS, Expr, ExprError, Text, parse_expr, parse_text
+from vlogdiag.signatures.keys import NO_LEVEL
+from vlogdiag.signatures.names import ROOTS, names_for
+from vlogdiag.signatures.positions import Listing, Node, Scalar, Table
+from vlogdiag.signatures.shapes import Complain
+from vlogdiag.signatures.templates import Pattern, TemplateError, compile_pattern
+from vlogdiag.signatures.types import (
+    AfterRun,
+    Corroborate,
+    FixTemplate,
+    FlagValue,
+    KnownBug,
+    Match,
+    Sequence,
+    Silence,
+    Step,
+    YieldsTo,
+)
+
+ORIGIN_KEYS = ("process", "pid", "rank", "engine", "host")
+"""What `by` may name besides captures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What the rules may name that lies outside them."""
+
+    knows_flag: Callable[[str], bool]
+    knows_env: Callable[[str], bool]
+    knows_script: Callable[[str], bool]
+
+
+def text_of(node: Node | None) -> str | None:
+    """The text of a scalar."""
+    return node.text if isinstance(node, Scalar) else None
+
+
+def is_true(node: Node | None) -> bool:
+    """Whether the node says `true`."""
+    return isinstance(node, Scalar) and node.type == "bool" and node.text.lower() == "true"
+
+
+def texts_of(node: Node | None) -> tuple[str, ...]:
+    """The texts of a list of scalars."""
+    return tuple(item.text for item in _items(node) if isinstance(item, Scalar))
+
+
+def _items(node: Node | None) -> tuple[Node, ...]:
+    return node.items if isinstance(node, Listing) else ()
+
+
+def _entries(node: Node | None) -> tuple[tuple[Scalar, Node], ...]:
+    return node.entries if isinstance(node, Table) else ()
+
+
+def _get(node: Node | None, key: str) -> Node | None:
+    return node.get(key) if isinstance(node, Table) else None
+
+
+def read_pattern(node: Node, complain: Complain) -> Pattern | None:
+    """A template, or a mapping of `regex` and `literal`."""
+    try:
+        if isinstance(node, Scalar):
+            # A block scalar ends in a newline that nobody means.
+            pattern = compile_pattern(node.text.strip("\n"))
+        else:
+            pattern = compile_pattern(
+                text_of(_get(node, "regex")) or "", regex=True, literal=text_of(_get(node, "literal"))
+            )
+    except TemplateError as error:
+        complain(node, f"pattern: {error.message}" + (f" (character {error.position + 1})" if error.position else ""))
+        return None
+    for hole in pattern.holes:
+        if hole in ROOTS or hole in FUNCTIONS or hole in ("true", "false", "and", "or", "not", "in"):
+            complain(node, f"pattern: a hole cannot be called {hole!r}: the word is taken")
+            return None
+    return pattern
+
+
+def _patterns(node: Node | None, complain: Complain) -> tuple[Pattern, ...]:
+    found = (read_pattern(item, complain) for item in _items(node))
+    return tuple(pattern for pattern in found if pattern is not None)
+
+
+def read_match(node: Node, complain: Complain) -> Match:
+    """The keys that `match`, a step and a silence share."""
+    return Match(**_match_fields(node, complain))
+
+
+def _match_fields(node: Node, complain: Complain) -> dict[str, Any]:
+    frames = _get(node, "frames")
+    levels = _get(node, "level")
+    kinds = _get(node, "kind")
+    return {
+        "lines": _patterns(_get(node, "line"), complain),
+        "captures": _patterns(_get(node, "capture"), complain),
+        "frames_all": texts_of(_get(frames, "all")),
+        "frames_any": texts_of(_get(frames, "any")),
+        "frames_none": texts_of(_get(frames, "none")),
+        "phases": frozenset(Phase(word) for word in texts_of(_get(node, "phase"))),
+        "levels": None
+        if levels is None
+        else frozenset(None if word == NO_LEVEL else Level[word.upper()] for word in texts_of(levels)),
+        "unless": _patterns(_get(node, "unless"), complain),
+        "kinds": None if kinds is None else frozenset(texts_of(kinds)),
+    }
+
+
+class RuleReader:
+    """Reads the parts of one rule, knowing the holes that its expressions may use."""
+
+    def __init__(self, holes: Collection[str], catalogue: Catalogue, complain: Complain) -> None:
+        self.holes = holes
+        self.catalogue = catalogue
+        self.complain = complain
+
+    def expr(self, node: Node | None, *, live: bool = False, duration: bool = False) -> Expr | None:
+        """A condition; a duration may write captures as `{ran} + 60s`."""
+        if not isinstance(node, Scalar):
+            return None
+        source = node.text.replace("{", "(").replace("}", ")") if duration else node.text
+        try:
+            return parse_expr(source, names=names_for(self.holes, live=live))
+        except ExprError as error:
+            self.complain(node, f"expression: {error.message}")
+            return None
+
+    def text(self, node: Node | None, *, live: bool = False) -> Text | None:
+        """A text with holes."""
+        if not isinstance(node, Scalar):
+            return None
+        try:
+            return parse_text(node.text.strip("\n"), names=names_for(self.holes, live=live))
+        except ExprError as error:
+            self.complain(node, f"text: {error.message}")
+            return None
+
+    def specifiers(self, node: Node | None) -> SpecifierSet | None:
+        """A PEP 440 specifier set."""
+        if not isinstance(node, Scalar):
+            return None
+        try:
+            return SpecifierSet(node.text)
+        except InvalidSpecifier:
+            self.complain(node, f"{node.text!r} is no PEP 440 specifier such as '>=0.11,<0.20'")
+            return None
+
+    def by(self, node: Node | None) -> tuple[str, ...]:
+        """What separates events."""
+        for item in _items(node):
+            word = text_of(item)
+            if word not in self.holes and word not in ORIGIN_KEYS:
+                self.complain(item, f"`by` names a capture or one of {', '.join(ORIGIN_KEYS)}, not {word!r}")
+        return texts_of(node)
+
+    def sequence(self, node: Node | None) -> Sequence | None:
+        """`sequence`."""
+        if node is None:
+            return None
+        steps = []
+        for item in _items(_get(node, "steps")):
+            if _get(item, "line") is None:
+                self.complain(item, "a step needs a `line`")
+            step = Step(
+                **_match_fields(item, self.complain),
+                when=self.expr(_get(item, "when")),
+                at_least=int(text_of(_get(item, "at_least")) or 1),
+                optional=is_true(_get(item, "optional")),
+            )
+            steps.append(step)
+        if steps and all(step.optional for step in steps):
+            self.complain(node, "a sequence needs a step that is not optional")
+        return Sequence(
+            tuple(steps),
+            any_order=is_true(_get(node, "any_order")),
+            within=self.expr(_get(node, "within"), duration=True),
+            by=self.by(_get(node, "by")),
+            unless=_patterns(_get(node, "unless"), self.complain),
+        )
+
+    def silence(self, node: Node | None) -> Silence | None:
+        """`silence`."""
+        if node is None:
+            return None
+        if _get(node, "line") is None:
+            self.complain(node, "a silence needs the `line` after which it counts")
+        duration = self.expr(_get(node, "for"), duration=True)
+        if duration is None:
+            return None
+        return Silence(
+            read_match(node, self.complain),
+            duration,
+            when=self.expr(_get(node, "when")),
+            until=_patterns(_get(node, "until"), self.complain),
+            by=self.by(_get(node, "by")),
+            at_end=is_true(_get(node, "at_end")),
+        )
+
+    def yields_to(self, node: Node | None) -> YieldsTo | None:
+        """`yields_to`."""
+        if node is None:
+            return None
+        if isinstance(node, Listing):
+            return YieldsTo(texts_of(node))
+        return YieldsTo(texts_of(_get(node, "any_of")), self.expr(_get(node, "within"), duration=True))
+
+    def after_run(self, node: Node | None) -> AfterRun | None:
+        """`after_run`."""
+        if node is None:
+            return None
+        return AfterRun(texts_of(node if isinstance(node, Listing) else _get(node, "any_of")))
+
+    def corroborate(self, node: Node | None, titles: Collection[str]) -> tuple[Corroborate, ...]:
+        """`corroborate`; `titles` are those of the rule's fixes."""
+        found = []
+        for item in _items(node):
+            when, say = self.expr(_get(item, "when"), live=True), self.text(_get(item, "say"), live=True)
+            preferred = _get(item, "prefer_fix")
+            if isinstance(preferred, Scalar) and preferred.text not in titles:
+                self.complain(preferred, f"no fix of this rule is titled {preferred.text!r}")
+            if when is not None and say is not None:
+                found.append(Corroborate(when, say, text_of(_get(item, "confidence")), text_of(preferred)))
+        return tuple(found)
+
+    def known_bug(self, node: Node | None) -> KnownBug | None:
+        """`known_bug`."""
+        thread = text_of(_get(node, "thread"))
+        if thread is None:
+            return None
+        return KnownBug(thread, text_of(_get(node, "introduced")), text_of(_get(node, "fixed_in")))
+
+    def fixes(self, node: Node | None) -> tuple[FixTemplate, ...]:
+        """`fixes`."""
+        found = (self.fix(item) for item in _items(node))
+        return tuple(fix for fix in found if fix is not None)
+
+    def fix(self, node: Node) -> FixTemplate | None:
+        """One fix; every flag and variable of vLLM's must be in the catalogue."""
+        title = self.text(_get(node, "title"))
+        flags: dict[str, FlagValue] = {}
+        for key, value in _entries(_get(node, "flags")):
+            self.check_flag(key)
+            read = self.flag_value(value, bare=True)
+            if read is not None:
+                flags[key.text] = read
+        for item in _items(_get(node, "remove_flags")):
+            if isinstance(item, Scalar):
+                self.check_flag(item)
+        env: dict[str, Text] = {}
+        for key, value in _entries(_get(node, "env")):
+            if key.text.startswith("VLLM_") and not self.catalogue.knows_env(key.text):
+                self.complain(key, f"vLLM knows no variable {key.text}")
+            text = self.text(value)
+            if text is not None:
+                env[key.text] = text
+        script = _get(node, "script")
+        if isinstance(script, Scalar) and not self.catalogue.knows_script(script.text):
+            self.complain(script, f"no script fix is called {script.text!r}")
+        upgrade = _get(node, "upgrade")
+        self.specifiers(upgrade)
+        if not any(_get(node, key) for key in ("flags", "remove_flags", "env", "run", "script", "upgrade", "request")):
+            self.complain(node, "a fix changes something: flags, remove_flags, env, run, script, upgrade or request")
+        if title is None:
+            return None
+        return FixTemplate(
+            title,
+            when=self.expr(_get(node, "when")),
+            flags=flags,
+            remove_flags=texts_of(_get(node, "remove_flags")),
+            env=env,
+            run=self.text(_get(node, "run")),
+            script=text_of(script),
+            upgrade=text_of(upgrade),
+            request=self.text(_get(node, "request")),
+            trade_off=self.text(_get(node, "trade_off")),
+            question=self.text(_get(node, "question")),
+            vllm=self.specifiers(_get(node, "vllm")),
+        )
+
+    def check_flag(self, key: Scalar) -> None:
+        """Complain of a flag that no version of vLLM has."""
+        if not self.catalogue.knows_flag(key.text):
+            self.complain(key, f"vLLM has no flag {key.text}")
+
+    def flag_value(self, node: Node, *, bare: bool) -> FlagValue | None:
+        """Text, True, or a mapping; `bare` where the value belongs to the flag itself."""
+        if isinstance(node, Table):
+            inner: dict[str, FlagValue] = {}
+            for key, value in node.entries:
+                read = self.flag_value(value, bare=False)
+                if read is not None:
+                    inner[key.text] = read
+            mapping: Mapping[str, FlagValue] = inner
+            return mapping
+        if isinstance(node, Scalar) and node.type == "bool":
+            if bare and not is_true(node):
+                self.complain(node, "a flag is switched off by its own --no-… or by `remove_flags`, not by false")
+                return None
+            return is_true(node)
+        return self.text(node)
