@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from enum import Enum
-from pathlib import Path
-from typing import Annotated, NoReturn, Optional
+from typing import Annotated, Optional
 
 import typer
 
 from vlogdiag import __version__
+from vlogdiag.cli_common import (
+    BLIND,
+    FOUND,
+    INTERRUPTED,
+    USAGE,
+    FailOn,
+    NoUserRules,
+    RulesOption,
+    colored,
+    complain,
+    fail,
+    load_or_exit,
+    width,
+)
+from vlogdiag.cli_rules import rules_app
 
 app = typer.Typer(
     name="vlogdiag",
@@ -22,30 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-FOUND, USAGE, BLIND, INTERRUPTED = 1, 2, 3, 130
-"""Exit statuses of DESIGN section 7."""
-
-
-class FailOn(str, Enum):
-    """From which severity on a finding makes the exit status 1."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-    NEVER = "never"
-
-
-def complain(text: str) -> None:
-    """One line on standard error, safe to print."""
-    from vlogdiag.report.safe import plain
-
-    print(f"vlogdiag: {plain(text)}", file=sys.stderr)
-
-
-def fail(text: str, status: int) -> NoReturn:
-    """Complain and exit."""
-    complain(text)
-    raise typer.Exit(status)
+app.add_typer(rules_app, name="rules")
 
 
 def _version(value: bool) -> None:
@@ -59,43 +49,6 @@ def root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
 ) -> None:
     """What broke first in a vLLM server, the lines that prove it, and the one change to make."""
-
-
-RulesOption = Annotated[Optional[list[Path]], typer.Option("--rules", metavar="DIR", help="Load your own signatures too (repeatable).")]
-NoUserRules = Annotated[
-    Optional[bool],
-    typer.Option("--user-rules/--no-user-rules", help="Rules of your configuration folder; off by default when CI is set.", show_default=False),
-]
-
-
-def load_rules(extra: list[Path] | None, user: bool | None) -> object:
-    """Rules or exit 3 with every fault."""
-    from vlogdiag.loading import load, user_folders
-    from vlogdiag.signatures.schema import RuleError
-
-    for place in extra or ():
-        if not place.exists():
-            fail(f"{place}: no such rules folder", BLIND)
-    env = {k: v for k, v in os.environ.items() if k != "CI"} if user else os.environ
-    folders = [*(extra or ()), *(() if user is False else user_folders(env))]
-    try:
-        return load(folders)
-    except RuleError as error:
-        for fault in error.faults:
-            complain(f"{fault.path}:{fault.line}:{fault.column}: {fault.message}")
-        raise typer.Exit(BLIND) from None
-
-
-def colored(no_color: bool) -> bool:
-    """Whether standard output is a terminal that wants colours."""
-    return sys.stdout.isatty() and not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def width() -> int:
-    """Columns of the terminal, 100 when there is none."""
-    import shutil
-
-    return max(40, min(200, shutil.get_terminal_size((100, 24)).columns))
 
 
 @app.command()
@@ -124,11 +77,11 @@ def scan(
             Versions.known(vllm_version)
         except VersionError as error:
             fail(str(error), USAGE)
-    loaded = load_rules(rules, user_rules)
+    loaded = load_or_exit(rules, user_rules)
     for ident in ignore or ():
-        if ident not in loaded.book.by_id and ident != "unexplained-failure":  # type: ignore[attr-defined]
+        if ident not in loaded.book.by_id and ident != "unexplained-failure":
             fail(f"--ignore {ident}: no such signature (see `vlogdiag rules list`)", USAGE)
-    done = scan_paths(paths, loaded, version=vllm_version, run=run, ignore=frozenset(ignore or ()))  # type: ignore[arg-type]
+    done = scan_paths(paths, loaded, version=vllm_version, run=run, ignore=frozenset(ignore or ()))
     report = done.report
     for problem in done.problems:
         complain(problem)

@@ -103,12 +103,30 @@ class Pipeline:
 
     def close(self, error: str | None = None) -> Result:
         """End of the log; `error` says why it could not be read to its end."""
+        self.flush()
+        return self.result(error)
+
+    def flush(self) -> None:
+        """Take what stands after the last line end as a line, and everything open as complete (a quiet moment)."""
         if self._rest or self._skipping:
             self._line(self._rest, len(self._rest) + self._skipping)
             self._rest, self._skipping = b"", 0
         for record in self._assembler.close():
             self._record(record)
-        return self.result(error)
+
+    def tick(self, seconds: float) -> None:
+        """Let log time pass without a line: silences are decided by it."""
+        if self._assembler.clock.now is not None:
+            self._assembler.clock.now += seconds
+
+    def heard(self) -> set[str]:
+        """Ids of every rule that matched anything, refinements by name."""
+        found: set[str] = set()
+        for table in self._hits.values():
+            for hit in table.values():
+                found.add(hit.lead.signature.id)
+                found.update(r.id for r in hit.lead.refinements)
+        return found
 
     def result(self, error: str | None = None) -> Result:
         """Everything known so far, as a report's parts."""

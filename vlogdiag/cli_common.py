@@ -1,0 +1,76 @@
+"""What every command shares: exit statuses, complaints, rule loading, the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from vlogdiag.loading import Rules
+
+FOUND, USAGE, BLIND, INTERRUPTED = 1, 2, 3, 130
+"""Exit statuses of DESIGN section 7."""
+
+
+class FailOn(str, Enum):
+    """From which severity on a finding makes the exit status 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+    NEVER = "never"
+
+
+def complain(text: str) -> None:
+    """One line on standard error, safe to print."""
+    from vlogdiag.report.safe import plain
+
+    print(f"vlogdiag: {plain(text)}", file=sys.stderr)
+
+
+def fail(text: str, status: int) -> NoReturn:
+    """Complain and exit."""
+    complain(text)
+    raise typer.Exit(status)
+
+
+RulesOption = Annotated[Optional[list[Path]], typer.Option("--rules", metavar="DIR", help="Load your own signatures too (repeatable).")]
+NoUserRules = Annotated[
+    Optional[bool],
+    typer.Option("--user-rules/--no-user-rules", help="Rules of your configuration folder; off by default when CI is set.", show_default=False),
+]
+
+
+def load_or_exit(extra: list[Path] | None, user: bool | None) -> Rules:
+    """Rules or exit 3 with every fault."""
+    from vlogdiag.loading import load, user_folders
+    from vlogdiag.signatures.schema import RuleError
+
+    for place in extra or ():
+        if not place.exists():
+            fail(f"{place}: no such rules folder", BLIND)
+    env = {k: v for k, v in os.environ.items() if k != "CI"} if user else os.environ
+    folders = [*(extra or ()), *(() if user is False else user_folders(env))]
+    try:
+        return load(folders)
+    except RuleError as error:
+        for fault in error.faults:
+            complain(f"{fault.path}:{fault.line}:{fault.column}: {fault.message}")
+        raise typer.Exit(BLIND) from None
+
+
+def colored(no_color: bool) -> bool:
+    """Whether standard output is a terminal that wants colours."""
+    return sys.stdout.isatty() and not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def width() -> int:
+    """Columns of the terminal, 100 when there is none."""
+    import shutil
+
+    return max(40, min(200, shutil.get_terminal_size((100, 24)).columns))
