@@ -1,7 +1,7 @@
 """Arithmetic on typed quantities in which the unknown stays unknown and kinds keep their meaning.
 
-Size ± size is a size, size / size a ratio, size * number a size; adding bytes to seconds is unknown. Division by zero, NaN and
-overflow are unknown too: no function here raises for a value.
+Size ± size is a size, size / size a ratio, size * number a size; adding bytes to seconds is unknown. Division by zero,
+NaN and overflow are unknown too: no function here raises for a value.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ _ORDER: dict[str, Callable[..., bool]] = {
 
 
 def compare(sign: str, left: Maybe, right: Maybe) -> bool | None:
-    """`left sign right` for == != < <= > >=; things of different nature (text and number, bytes and seconds) are unknown."""
+    """`left sign right` for == != < <= > >=; unknown between text and number, or bytes and seconds."""
     if left is None or right is None:
         return None
     if left.kind in (Kind.TEXT, Kind.BOOL) or right.kind in (Kind.TEXT, Kind.BOOL):

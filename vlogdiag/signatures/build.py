@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from vlogdiag.model import Level, Phase
-from vlogdiag.signatures.expr import FUNCTIONS, Expr, ExprError, Text, parse_expr, parse_text
-from vlogdiag.signatures.keys import NO_LEVEL
-from vlogdiag.signatures.names import ROOTS, names_for
-from vlogdiag.signatures.positions import Listing, Node, Scalar, Table
+from vlogdiag.signatures.expr import Expr, ExprError, Text, parse_expr, parse_text
+from vlogdiag.signatures.matches import match_fields, read_match, read_patterns
+from vlogdiag.signatures.names import names_for
+from vlogdiag.signatures.positions import (
+    Listing,
+    Node,
+    Scalar,
+    Table,
+    child,
+    entries_of,
+    is_true,
+    items_of,
+    text_of,
+    texts_of,
+)
 from vlogdiag.signatures.shapes import Complain
-from vlogdiag.signatures.templates import Pattern, TemplateError, compile_pattern
 from vlogdiag.signatures.types import (
     AfterRun,
     Corroborate,
     FixTemplate,
     FlagValue,
     KnownBug,
-    Match,
     Sequence,
     Silence,
     Step,
@@ -39,82 +46,6 @@ class Catalogue:
     knows_flag: Callable[[str], bool]
     knows_env: Callable[[str], bool]
     knows_script: Callable[[str], bool]
-
-
-def text_of(node: Node | None) -> str | None:
-    """The text of a scalar."""
-    return node.text if isinstance(node, Scalar) else None
-
-
-def is_true(node: Node | None) -> bool:
-    """Whether the node says `true`."""
-    return isinstance(node, Scalar) and node.type == "bool" and node.text.lower() == "true"
-
-
-def texts_of(node: Node | None) -> tuple[str, ...]:
-    """The texts of a list of scalars."""
-    return tuple(item.text for item in _items(node) if isinstance(item, Scalar))
-
-
-def _items(node: Node | None) -> tuple[Node, ...]:
-    return node.items if isinstance(node, Listing) else ()
-
-
-def _entries(node: Node | None) -> tuple[tuple[Scalar, Node], ...]:
-    return node.entries if isinstance(node, Table) else ()
-
-
-def _get(node: Node | None, key: str) -> Node | None:
-    return node.get(key) if isinstance(node, Table) else None
-
-
-def read_pattern(node: Node, complain: Complain) -> Pattern | None:
-    """A template, or a mapping of `regex` and `literal`."""
-    try:
-        if isinstance(node, Scalar):
-            # A block scalar ends in a newline that nobody means.
-            pattern = compile_pattern(node.text.strip("\n"))
-        else:
-            pattern = compile_pattern(
-                text_of(_get(node, "regex")) or "", regex=True, literal=text_of(_get(node, "literal"))
-            )
-    except TemplateError as error:
-        complain(node, f"pattern: {error.message}" + (f" (character {error.position + 1})" if error.position else ""))
-        return None
-    for hole in pattern.holes:
-        if hole in ROOTS or hole in FUNCTIONS or hole in ("true", "false", "and", "or", "not", "in"):
-            complain(node, f"pattern: a hole cannot be called {hole!r}: the word is taken")
-            return None
-    return pattern
-
-
-def _patterns(node: Node | None, complain: Complain) -> tuple[Pattern, ...]:
-    found = (read_pattern(item, complain) for item in _items(node))
-    return tuple(pattern for pattern in found if pattern is not None)
-
-
-def read_match(node: Node, complain: Complain) -> Match:
-    """The keys that `match`, a step and a silence share."""
-    return Match(**_match_fields(node, complain))
-
-
-def _match_fields(node: Node, complain: Complain) -> dict[str, Any]:
-    frames = _get(node, "frames")
-    levels = _get(node, "level")
-    kinds = _get(node, "kind")
-    return {
-        "lines": _patterns(_get(node, "line"), complain),
-        "captures": _patterns(_get(node, "capture"), complain),
-        "frames_all": texts_of(_get(frames, "all")),
-        "frames_any": texts_of(_get(frames, "any")),
-        "frames_none": texts_of(_get(frames, "none")),
-        "phases": frozenset(Phase(word) for word in texts_of(_get(node, "phase"))),
-        "levels": None
-        if levels is None
-        else frozenset(None if word == NO_LEVEL else Level[word.upper()] for word in texts_of(levels)),
-        "unless": _patterns(_get(node, "unless"), complain),
-        "kinds": None if kinds is None else frozenset(texts_of(kinds)),
-    }
 
 
 class RuleReader:
@@ -158,7 +89,7 @@ class RuleReader:
 
     def by(self, node: Node | None) -> tuple[str, ...]:
         """What separates events."""
-        for item in _items(node):
+        for item in items_of(node):
             word = text_of(item)
             if word not in self.holes and word not in ORIGIN_KEYS:
                 self.complain(item, f"`by` names a capture or one of {', '.join(ORIGIN_KEYS)}, not {word!r}")
@@ -169,42 +100,42 @@ class RuleReader:
         if node is None:
             return None
         steps = []
-        for item in _items(_get(node, "steps")):
-            if _get(item, "line") is None:
+        for item in items_of(child(node, "steps")):
+            if child(item, "line") is None:
                 self.complain(item, "a step needs a `line`")
             step = Step(
-                **_match_fields(item, self.complain),
-                when=self.expr(_get(item, "when")),
-                at_least=int(text_of(_get(item, "at_least")) or 1),
-                optional=is_true(_get(item, "optional")),
+                **match_fields(item, self.complain),
+                when=self.expr(child(item, "when")),
+                at_least=int(text_of(child(item, "at_least")) or 1),
+                optional=is_true(child(item, "optional")),
             )
             steps.append(step)
         if steps and all(step.optional for step in steps):
             self.complain(node, "a sequence needs a step that is not optional")
         return Sequence(
             tuple(steps),
-            any_order=is_true(_get(node, "any_order")),
-            within=self.expr(_get(node, "within"), duration=True),
-            by=self.by(_get(node, "by")),
-            unless=_patterns(_get(node, "unless"), self.complain),
+            any_order=is_true(child(node, "any_order")),
+            within=self.expr(child(node, "within"), duration=True),
+            by=self.by(child(node, "by")),
+            unless=read_patterns(child(node, "unless"), self.complain),
         )
 
     def silence(self, node: Node | None) -> Silence | None:
         """`silence`."""
         if node is None:
             return None
-        if _get(node, "line") is None:
+        if child(node, "line") is None:
             self.complain(node, "a silence needs the `line` after which it counts")
-        duration = self.expr(_get(node, "for"), duration=True)
+        duration = self.expr(child(node, "for"), duration=True)
         if duration is None:
             return None
         return Silence(
             read_match(node, self.complain),
             duration,
-            when=self.expr(_get(node, "when")),
-            until=_patterns(_get(node, "until"), self.complain),
-            by=self.by(_get(node, "by")),
-            at_end=is_true(_get(node, "at_end")),
+            when=self.expr(child(node, "when")),
+            until=read_patterns(child(node, "until"), self.complain),
+            by=self.by(child(node, "by")),
+            at_end=is_true(child(node, "at_end")),
         )
 
     def yields_to(self, node: Node | None) -> YieldsTo | None:
@@ -213,79 +144,79 @@ class RuleReader:
             return None
         if isinstance(node, Listing):
             return YieldsTo(texts_of(node))
-        return YieldsTo(texts_of(_get(node, "any_of")), self.expr(_get(node, "within"), duration=True))
+        return YieldsTo(texts_of(child(node, "any_of")), self.expr(child(node, "within"), duration=True))
 
     def after_run(self, node: Node | None) -> AfterRun | None:
         """`after_run`."""
         if node is None:
             return None
-        return AfterRun(texts_of(node if isinstance(node, Listing) else _get(node, "any_of")))
+        return AfterRun(texts_of(node if isinstance(node, Listing) else child(node, "any_of")))
 
     def corroborate(self, node: Node | None, titles: Collection[str]) -> tuple[Corroborate, ...]:
         """`corroborate`; `titles` are those of the rule's fixes."""
         found = []
-        for item in _items(node):
-            when, say = self.expr(_get(item, "when"), live=True), self.text(_get(item, "say"), live=True)
-            preferred = _get(item, "prefer_fix")
+        for item in items_of(node):
+            when, say = self.expr(child(item, "when"), live=True), self.text(child(item, "say"), live=True)
+            preferred = child(item, "prefer_fix")
             if isinstance(preferred, Scalar) and preferred.text not in titles:
                 self.complain(preferred, f"no fix of this rule is titled {preferred.text!r}")
             if when is not None and say is not None:
-                found.append(Corroborate(when, say, text_of(_get(item, "confidence")), text_of(preferred)))
+                found.append(Corroborate(when, say, text_of(child(item, "confidence")), text_of(preferred)))
         return tuple(found)
 
     def known_bug(self, node: Node | None) -> KnownBug | None:
         """`known_bug`."""
-        thread = text_of(_get(node, "thread"))
+        thread = text_of(child(node, "thread"))
         if thread is None:
             return None
-        return KnownBug(thread, text_of(_get(node, "introduced")), text_of(_get(node, "fixed_in")))
+        return KnownBug(thread, text_of(child(node, "introduced")), text_of(child(node, "fixed_in")))
 
     def fixes(self, node: Node | None) -> tuple[FixTemplate, ...]:
         """`fixes`."""
-        found = (self.fix(item) for item in _items(node))
+        found = (self.fix(item) for item in items_of(node))
         return tuple(fix for fix in found if fix is not None)
 
     def fix(self, node: Node) -> FixTemplate | None:
         """One fix; every flag and variable of vLLM's must be in the catalogue."""
-        title = self.text(_get(node, "title"))
+        title = self.text(child(node, "title"))
         flags: dict[str, FlagValue] = {}
-        for key, value in _entries(_get(node, "flags")):
+        for key, value in entries_of(child(node, "flags")):
             self.check_flag(key)
             read = self.flag_value(value, bare=True)
             if read is not None:
                 flags[key.text] = read
-        for item in _items(_get(node, "remove_flags")):
+        for item in items_of(child(node, "remove_flags")):
             if isinstance(item, Scalar):
                 self.check_flag(item)
         env: dict[str, Text] = {}
-        for key, value in _entries(_get(node, "env")):
+        for key, value in entries_of(child(node, "env")):
             if key.text.startswith("VLLM_") and not self.catalogue.knows_env(key.text):
                 self.complain(key, f"vLLM knows no variable {key.text}")
             text = self.text(value)
             if text is not None:
                 env[key.text] = text
-        script = _get(node, "script")
+        script = child(node, "script")
         if isinstance(script, Scalar) and not self.catalogue.knows_script(script.text):
             self.complain(script, f"no script fix is called {script.text!r}")
-        upgrade = _get(node, "upgrade")
+        upgrade = child(node, "upgrade")
         self.specifiers(upgrade)
-        if not any(_get(node, key) for key in ("flags", "remove_flags", "env", "run", "script", "upgrade", "request")):
+        if not any(child(node, key) for key in ("flags", "remove_flags", "env", "run", "script", "upgrade", "request")):
             self.complain(node, "a fix changes something: flags, remove_flags, env, run, script, upgrade or request")
         if title is None:
             return None
         return FixTemplate(
             title,
-            when=self.expr(_get(node, "when")),
+            when=self.expr(child(node, "when")),
             flags=flags,
-            remove_flags=texts_of(_get(node, "remove_flags")),
+            remove_flags=texts_of(child(node, "remove_flags")),
             env=env,
-            run=self.text(_get(node, "run")),
+            run=self.text(child(node, "run")),
             script=text_of(script),
             upgrade=text_of(upgrade),
-            request=self.text(_get(node, "request")),
-            trade_off=self.text(_get(node, "trade_off")),
-            question=self.text(_get(node, "question")),
-            vllm=self.specifiers(_get(node, "vllm")),
+            request=self.text(child(node, "request")),
+            trade_off=self.text(child(node, "trade_off")),
+            question=self.text(child(node, "question")),
+            vllm=self.specifiers(child(node, "vllm")),
         )
 
     def check_flag(self, key: Scalar) -> None:

@@ -1,4 +1,4 @@
-"""Turns the source of a condition into a function from a scope to a quantity, over an allow-list of Python's grammar."""
+"""Turns the source of a condition into a function from scope to quantity, over an allow-list of Python's grammar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from vlogdiag.signatures import arithmetic
 from vlogdiag.signatures.arithmetic import Maybe
-from vlogdiag.values import DURATION_UNITS, SIZE_UNITS, Kind, Quantity
+from vlogdiag.signatures.literals import take_literals
+from vlogdiag.values import Kind, Quantity
 
 MAX_SOURCE = 200
 MAX_DEPTH = 24
@@ -92,31 +93,7 @@ FUNCTIONS = (
 
 _CONSTANTS = {"true": arithmetic.TRUE, "false": arithmetic.FALSE}
 
-_LITERAL_UNITS: dict[str, tuple[float, Kind]] = {
-    **{
-        unit: (SIZE_UNITS[unit.lower()], Kind.SIZE)
-        for unit in ("KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB", "bytes")
-    },
-    **{
-        unit: (DURATION_UNITS[unit], Kind.DURATION)
-        for unit in ("ms", "s", "sec", "seconds", "min", "minutes", "h", "hours")
-    },
-}
-# `5%` is a literal unless an operand follows, which makes `%` the remainder.
-_PERCENT = r"%(?=\s*(?:$|[)\],=!<>+*/-]|(?:and|or|not|in)\b))"
-_LITERAL = re.compile(
-    r"(?P<text>'[^'\\]*'|\"[^\"\\]*\")"
-    r"|(?<![\w.])(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
-    rf"(?:\s*(?P<unit>{'|'.join(sorted(_LITERAL_UNITS, key=len, reverse=True))})(?![\w(])|(?P<percent>\s?{_PERCENT}))"
-)
 _PLACEHOLDER = re.compile(r"(?<![\w.])_[0-9]")
-
-
-class Compiled(Protocol):
-    """A condition ready to run, with the names that it reads."""
-
-    evaluator: Evaluator
-    names: frozenset[str]
 
 
 def compile_condition(source: str, names: Callable[[str], bool]) -> tuple[Evaluator, frozenset[str]]:
@@ -128,32 +105,16 @@ def compile_condition(source: str, names: Callable[[str], bool]) -> tuple[Evalua
         raise ExprError(f"expression longer than {MAX_SOURCE} characters", MAX_SOURCE)
     if _PLACEHOLDER.search(source):
         raise ExprError("names do not begin with _")
-    literals: dict[str, Quantity] = {}
-
-    def replace(found: re.Match[str]) -> str:
-        if found["text"] is not None:
-            return found[0]
-        name = f"_{len(literals)}"
-        literals[name] = _literal(float(found["number"]), found["unit"])
-        return f" {name} "
-
+    plain, literals = take_literals(source)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(_LITERAL.sub(replace, source), mode="eval")
+            tree = ast.parse(plain, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ExprError(f"not an expression: {source}", getattr(error, "offset", None) or 0) from error
     builder = _Builder(names, literals)
     evaluator = builder.build(tree.body, 0)
     return evaluator, frozenset(builder.used)
-
-
-def _literal(number: float, unit: str | None) -> Quantity:
-    if unit is None:
-        return Quantity(round(number / 100, 12), Kind.PERCENT)
-    factor, kind = _LITERAL_UNITS[unit]
-    value = number * factor
-    return Quantity(round(value) if kind is Kind.SIZE and math.isfinite(value) else value, kind)
 
 
 class _Builder:

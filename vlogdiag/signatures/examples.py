@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vlogdiag.signatures.names import LIVE_ROOTS, NAMES, is_argument
-from vlogdiag.signatures.positions import Listing, Node, Scalar, Table
+from vlogdiag.signatures.positions import Node, Scalar, Table, child, entries_of, is_true, items_of, text_of
 from vlogdiag.signatures.readings import read_reading
 from vlogdiag.signatures.shapes import Complain, nearest
 from vlogdiag.signatures.templates import KINDS
@@ -17,37 +17,34 @@ def read_examples(node: Node | None, holes: Mapping[str, str], complain: Complai
     """All examples, firing ones first; `holes` gives the type of each capture."""
     found: list[Example] = []
     for kind in ("fires", "quiet"):
-        listing = node.get(kind) if isinstance(node, Table) else None
-        for number, item in enumerate(listing.items if isinstance(listing, Listing) else (), 1):
+        for number, item in enumerate(items_of(child(node, kind)), 1):
             if isinstance(item, Table):
                 found.append(_example(kind, number, item, holes, complain))
     return tuple(found)
 
 
 def _example(kind: str, number: int, table: Table, holes: Mapping[str, str], complain: Complain) -> Example:
-    name, log, tick = table.get("name"), table.get("log"), table.get("tick")
+    tick = table.get("tick")
     seconds = parse_duration(tick.text) if isinstance(tick, Scalar) else None
     if isinstance(tick, Scalar) and seconds is None:
         complain(tick, f"{tick.text!r} is no duration such as 60s")
-    readings = table.get("readings")
-    read = [read_reading(item, complain) for item in readings.items] if isinstance(readings, Listing) else []
-    fixes = table.get("fixes")
+    readings = [read_reading(item, complain) for item in items_of(table.get("readings"))]
     return Example(
         kind,
-        name.text if isinstance(name, Scalar) else f"{kind} {number}",
-        log.text if isinstance(log, Scalar) else "",
+        text_of(table.get("name")) or f"{kind} {number}",
+        text_of(table.get("log")) or "",
         facts=_facts(table.get("facts"), complain),
         captures=_captures(table.get("captures"), holes, complain),
-        readings=tuple(reading for reading in read if reading is not None),
+        readings=tuple(reading for reading in readings if reading is not None),
         tick=seconds,
-        fixes=tuple(_expected(item) for item in fixes.items) if isinstance(fixes, Listing) else (),
+        fixes=tuple(_expected(item) for item in items_of(table.get("fixes"))),
         line=table.line,
     )
 
 
 def _facts(node: Node | None, complain: Complain) -> dict[str, Quantity]:
     facts: dict[str, Quantity] = {}
-    for key, value in node.entries if isinstance(node, Table) else ():
+    for key, value in entries_of(node):
         name = key.text
         known = NAMES.get(name)
         if not isinstance(value, Scalar) or value.type == "null":
@@ -68,7 +65,7 @@ def _facts(node: Node | None, complain: Complain) -> dict[str, Quantity]:
 
 def _captures(node: Node | None, holes: Mapping[str, str], complain: Complain) -> dict[str, Quantity | None]:
     captures: dict[str, Quantity | None] = {}
-    for key, value in node.entries if isinstance(node, Table) else ():
+    for key, value in entries_of(node):
         type_ = holes.get(key.text)
         if type_ is None:
             complain(key, f"the rule has no capture {key.text!r}{nearest(key.text, holes)}")
@@ -83,12 +80,12 @@ def _captures(node: Node | None, holes: Mapping[str, str], complain: Complain) -
 
 
 def _expected(node: Node) -> dict[str, ExpectedValue]:
-    return {key.text: _plain(value) for key, value in node.entries} if isinstance(node, Table) else {}
+    return {key.text: _plain(value) for key, value in entries_of(node)}
 
 
 def _plain(node: Node) -> ExpectedValue:
     if isinstance(node, Table):
         return _expected(node)
     if isinstance(node, Scalar) and node.type == "bool":
-        return node.text.lower() == "true"
-    return node.text if isinstance(node, Scalar) else ""
+        return is_true(node)
+    return text_of(node) or ""

@@ -1,7 +1,7 @@
 """Turns conditions and texts of rules (`known(fits)`, `{wanted} tokens need {needed}`) into values that may be unknown.
 
-In a text `{expression}` is a hole, `{expression:raw}` and `{expression:h}` fix how it is written (for a flag, for people), `{{`
-and `}}` are braces, and `[[ … {x} … ]]` is left out as a whole when a hole inside is unknown.
+In a text `{expression}` is a hole; `{expression:raw}` and `{expression:h}` fix how it is written (for a flag, for
+people), `{{` and `}}` are braces, and `[[ … {x} … ]]` is left out as a whole when a hole inside is unknown.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Text:
     _segments: tuple[_Segment | tuple[_Segment, ...], ...] = field(repr=False, compare=False)
 
     def render(self, scope: Scope, raw: bool = False) -> str | None:
-        """The text with its numbers; None when a hole outside `[[ ]]` is unknown. `raw` writes values as flags want them."""
+        """The text with its numbers, `raw` as flags want them; None when a hole outside `[[ ]]` is unknown."""
         pieces: list[str] = []
         for segment in self._segments:
             if isinstance(segment, tuple):

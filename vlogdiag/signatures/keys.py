@@ -1,4 +1,4 @@
-"""The one table of keys that a rule file may hold: it drives validation, and the JSON Schema for editors comes from it."""
+"""The one table of keys that a rule file may hold: validation and the editors' JSON Schema both come from it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Turns the source of a template into its parts, its gate and a regular expression whose cost is bounded by construction.
+"""Turns the source of a template into its gate and a regular expression whose cost is bounded by construction.
 
-A gap takes the shortest text that reaches what stands between it and the next gap, and that choice is never taken back (atomic
-groups), so the cost of one start is the sum of its gaps, not their product.
+A gap takes the shortest text that reaches what stands between it and the next gap, and that choice is never taken back
+(atomic groups), so the cost of one start is the sum of its gaps, not their product.
 """
 
 from __future__ import annotations
@@ -13,51 +13,17 @@ from dataclasses import dataclass
 
 import regex
 
-from vlogdiag.values import DURATION_UNITS, SIZE_UNITS, Kind
+from vlogdiag.signatures.holes import KINDS, TEXT, hole_expression
+from vlogdiag.values import DURATION_UNITS, SIZE_UNITS
 
 MIN_GATE = 6
 GAP = 200
-TEXT = 2000
-
-KINDS: Mapping[str, Kind] = {
-    "int": Kind.INT,
-    "float": Kind.FLOAT,
-    "size": Kind.SIZE,
-    "percent": Kind.PERCENT,
-    "duration": Kind.DURATION,
-    "word": Kind.TEXT,
-    "text": Kind.TEXT,
-    "GiB": Kind.SIZE,
-    "MiB": Kind.SIZE,
-}
-"""Hole type to the kind of its capture."""
 
 # Characters that some wrapper or JSON encoder writes differently (\" \u003c &amp; …): a gate must survive all of them.
 _UNSAFE = frozenset("\"'\\<>&")
 
-_DIGITS = r"(?:[0-9]{1,3}+(?:,[0-9]{3}){1,12}+(?![0-9])|[0-9]{1,40}+)"
-_NUMBER = rf"{_DIGITS}(?:\.[0-9]{{1,40}}+)?+(?:[eE][+-]?[0-9]{{1,3}}+)?+"
-_NUMBER_END = r"(?![0-9]|[.,][0-9])"
-_NUMBER_START = r"(?<![0-9])(?<![0-9][.,])"
-
-
-def _units(units: Mapping[str, float]) -> str:
-    return "|".join(sorted(map(re.escape, units), key=len, reverse=True))
-
-
-_SIZE_UNIT = rf"[ \t]{{0,3}}+(?i:{_units(SIZE_UNITS)})(?![A-Za-z])"
-_DURATION_UNIT = rf"[ \t]{{0,3}}+(?i:{_units(DURATION_UNITS)})(?![A-Za-z])"
-
-_NUMBERS: Mapping[str, str] = {
-    "int": rf"[+-]?+{_DIGITS}",
-    "float": rf"(?:[+-]?+{_NUMBER}|[+-]?+(?i:nan|inf)\b)",
-    "size": rf"[+-]?+{_NUMBER}{_SIZE_UNIT}",
-    "percent": rf"[+-]?+{_NUMBER}[ \t]{{0,3}}+%",
-    "duration": rf"(?:[0-9]{{1,5}}+:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{{1,9}}+)?+|[+-]?+{_NUMBER}(?:{_DURATION_UNIT})?+)",
-    "GiB": rf"[+-]?+{_NUMBER}",
-    "MiB": rf"[+-]?+{_NUMBER}",
-}
-_PLAIN_INT = r"[+-]?+[0-9]{1,40}+"
+# `model {name:word}.` ends at the full stop, not at the dot inside Qwen2.5.
+_FULL_STOP = r"(?![A-Za-z0-9_])"
 
 _HOLE = re.compile(r"\{(?P<name>[^{}:]*):(?P<type>[^{}]*)\}")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -121,8 +87,8 @@ def read_template(source: str) -> Template:
     gate = _gate(parts)
     if gate is None:
         raise TemplateError(
-            f"no gate: a pattern needs {MIN_GATE} literal characters in a row between holes, without quotes, backslash, "
-            "<, >, & or non-ASCII characters"
+            f"no gate: a pattern needs {MIN_GATE} literal characters in a row between holes, without quotes, "
+            "backslash, <, >, & or non-ASCII characters"
         )
     types = {hole.name: hole.type for hole in named}
     return Template(_expression(parts), gate, types)
@@ -218,7 +184,7 @@ def _check_unit(hole: _Hole, after: _Literal) -> None:
         raise TemplateError(f"a {hole.type} hole reads its unit; drop {word[1]!r} after it", after.at)
 
 
-def _is_stretch(part: _Part) -> bool:
+def _is_stretch(part: _Part | None) -> bool:
     return isinstance(part, _Gap) or (isinstance(part, _Hole) and part.type in ("word", "text"))
 
 
@@ -253,6 +219,8 @@ def _expression(parts: list[_Part]) -> str:
             opened = True
         if isinstance(part, _Literal):
             pieces.append(_literal(part.text, after_gap=isinstance(before, _Gap)))
+            if part.text == "." and _is_stretch(before):
+                pieces.append(_FULL_STOP)
         elif isinstance(part, _Gap):
             beside_newline = (isinstance(before, _Literal) and before.text.rstrip(" \t").endswith("\n")) or (
                 isinstance(after, _Literal) and after.text.lstrip(" \t").startswith("\n")
@@ -280,18 +248,11 @@ def _literal(text: str, *, after_gap: bool) -> str:
 
 
 def _hole(hole: _Hole, *, before: _Part | None, after: _Part | None) -> str:
-    first = before is None
-    if hole.type == "word":
-        # At the end of a pattern there is nothing to stop at: the whole word. At its start: a whole word, not its tail.
-        body = rf"\S{{1,{GAP}}}{'+' if after is None else '?'}"
-        start = r"(?<!\S)" if first else ""
-    elif hole.type == "text":
-        body = rf"[^\n]{{1,{TEXT}}}{'+' if after is None else '?'}"
-        start = r"(?<![^\n])" if first else ""
-    else:
-        comma = isinstance(after, _Literal) and after.text.startswith(",")
-        body = _PLAIN_INT if hole.type == "int" and comma else _NUMBERS[hole.type]
-        if after is None and hole.type not in ("size", "percent"):
-            body += _NUMBER_END
-        start = _NUMBER_START if first or isinstance(before, _Gap) else ""
-    return f"{start}(?P<{hole.name}>{body})" if hole.name else f"{start}(?:{body})"
+    body = hole_expression(
+        hole.type,
+        first=before is None,
+        last=after is None,
+        after_gap=isinstance(before, _Gap),
+        before_comma=isinstance(after, _Literal) and after.text.startswith(","),
+    )
+    return f"(?P<{hole.name}>{body})" if hole.name else f"(?:{body})"

@@ -79,6 +79,36 @@ _TYPES = {
 }
 
 
+def text_of(node: Node | None) -> str | None:
+    """The text of a scalar."""
+    return node.text if isinstance(node, Scalar) else None
+
+
+def is_true(node: Node | None) -> bool:
+    """Whether the node says `true`."""
+    return isinstance(node, Scalar) and node.type == "bool" and node.text.lower() == "true"
+
+
+def texts_of(node: Node | None) -> tuple[str, ...]:
+    """The texts of a list of scalars."""
+    return tuple(item.text for item in items_of(node) if isinstance(item, Scalar))
+
+
+def items_of(node: Node | None) -> tuple[Node, ...]:
+    """The items of a list, none of anything else."""
+    return node.items if isinstance(node, Listing) else ()
+
+
+def entries_of(node: Node | None) -> tuple[tuple[Scalar, Node], ...]:
+    """The entries of a mapping, none of anything else."""
+    return node.entries if isinstance(node, Table) else ()
+
+
+def child(node: Node | None, key: str) -> Node | None:
+    """What a mapping holds under `key`."""
+    return node.get(key) if isinstance(node, Table) else None
+
+
 def read_yaml(path: str, text: str) -> tuple[Node | None, tuple[Fault, ...]]:
     """The document's root and what is wrong with it; the root is None where YAML itself is broken or empty."""
     try:

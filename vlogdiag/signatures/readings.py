@@ -8,22 +8,26 @@ from typing import Any
 
 from vlogdiag.model import Gpu, HostState, Process, Reading, ServerMetrics, Unavailable, Xid
 from vlogdiag.signatures.names import NAMES
-from vlogdiag.signatures.positions import Listing, Node, Scalar, Table
-from vlogdiag.signatures.shapes import Complain, Fields, Free, Key, Many, Shape, Whole, Words
+from vlogdiag.signatures.positions import Listing, Node, Scalar, entries_of
+from vlogdiag.signatures.shapes import Complain, Fields, Key, Many, Shape, Words
 from vlogdiag.values import Kind, parse_quantity
 
+
+def _named(type_: type, root: str) -> dict[str, Kind]:
+    """Fields of `type_` that conditions know as `root.field`."""
+    names = (field.name for field in dataclasses.fields(type_))
+    return {name: NAMES[f"{root}.{name}"].kind for name in names if f"{root}.{name}" in NAMES}
+
+
 _KINDS: Mapping[type, Mapping[str, Kind]] = {
-    Gpu: {**{field.name: NAMES[f"gpu.{field.name}"].kind for field in dataclasses.fields(Gpu) if f"gpu.{field.name}" in NAMES},
-          "uuid": Kind.TEXT, "bus_id": Kind.TEXT},
-    ServerMetrics: {field.name: NAMES[f"metrics.{field.name}"].kind for field in dataclasses.fields(ServerMetrics)
-                    if f"metrics.{field.name}" in NAMES},
-    HostState: {field.name: NAMES[f"host.{field.name}"].kind for field in dataclasses.fields(HostState)
-                if f"host.{field.name}" in NAMES},
+    Gpu: {**_named(Gpu, "gpu"), "uuid": Kind.TEXT, "bus_id": Kind.TEXT},
+    ServerMetrics: _named(ServerMetrics, "metrics"),
+    HostState: _named(HostState, "host"),
     Process: {"pid": Kind.INT, "memory": Kind.SIZE, "command": Kind.TEXT},
     Xid: {"gpu": Kind.INT, "code": Kind.INT},
     Unavailable: {"source": Kind.TEXT, "reason": Kind.TEXT},
     Reading: {"time": Kind.DURATION, "stamp": Kind.TEXT},
-}  # fmt: skip
+}
 """Scalar fields of each type and how their text is read."""
 
 _PARTS: Mapping[type, Mapping[str, type]] = {
@@ -69,7 +73,7 @@ def read_reading(node: Node, complain: Complain) -> Reading | None:
 def _build(type_: type, node: Node, complain: Complain) -> object | None:
     values: dict[str, Any] = {}
     sound = True
-    for key, value in node.entries if isinstance(node, Table) else ():
+    for key, value in entries_of(node):
         part = _PARTS.get(type_, {}).get(key.text)
         if part is not None:
             built = [_build(part, item, complain) for item in (value.items if isinstance(value, Listing) else (value,))]

@@ -7,13 +7,25 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from vlogdiag.model import FAMILIES, Confidence, Role, Severity
-from vlogdiag.signatures.build import Catalogue, RuleReader, is_true, read_match, read_pattern, text_of, texts_of
+from vlogdiag.signatures.build import Catalogue, RuleReader
 from vlogdiag.signatures.examples import read_examples
 from vlogdiag.signatures.expr import Expr, Text, parse_expr
 from vlogdiag.signatures.keys import RULE, json_schema
-from vlogdiag.signatures.positions import Fault, Listing, Node, RuleError, Scalar, Table, read_yaml
-from vlogdiag.signatures.shapes import Complain, nearest
-from vlogdiag.signatures.templates import Pattern
+from vlogdiag.signatures.matches import read_match, read_patterns
+from vlogdiag.signatures.positions import (
+    Fault,
+    Node,
+    RuleError,
+    Scalar,
+    Table,
+    child,
+    is_true,
+    items_of,
+    read_yaml,
+    text_of,
+    texts_of,
+)
+from vlogdiag.signatures.shapes import nearest
 from vlogdiag.signatures.types import (
     AfterRun,
     Corroborate,
@@ -86,8 +98,8 @@ def load_rules(
 ) -> tuple[Signature, ...]:
     """Signatures of all files (path, text), by id; raises RuleError with the faults of all of them.
 
-    `knows_flag` and `knows_env` ask vLLM's catalogue, `knows_script` the script fixes; `is_user` says which paths are the
-    user's own rules.
+    `knows_flag` and `knows_env` ask vLLM's catalogue, `knows_script` the script fixes; `is_user` says which paths are
+    the user's own rules.
     """
     faults: list[Fault] = []
     drafts: dict[str, _Draft] = {}
@@ -128,17 +140,14 @@ def _draft(path: str, text: str, faults: list[Fault]) -> _Draft | None:
     if identity != file.stem:
         draft.complain(table.get("id") or table, f"id {identity!r} must be the file's name, {file.stem!r}")
     if draft.family not in FAMILIES:
-        message = f"the folder {draft.family!r} is no family{nearest(draft.family, FAMILIES)}; families: {', '.join(FAMILIES)}"
-        draft.complain(table, message)
+        guess = nearest(draft.family, FAMILIES)
+        draft.complain(table, f"the folder {draft.family!r} is no family{guess}; families: {', '.join(FAMILIES)}")
     return draft
 
 
 def _match_tables(table: Table) -> list[Table]:
     """Every table of the rule that holds a `line`."""
-    found = [table.get("match"), table.get("silence")]
-    sequence = table.get("sequence")
-    steps = sequence.get("steps") if isinstance(sequence, Table) else None
-    found += steps.items if isinstance(steps, Listing) else ()
+    found = [table.get("match"), table.get("silence"), *items_of(child(table.get("sequence"), "steps"))]
     return [node for node in found if isinstance(node, Table)]
 
 
@@ -152,17 +161,12 @@ def _holes(table: Table) -> tuple[dict[str, str], tuple[str, ...]]:
     gates: list[str] = []
     for match in _match_tables(table):
         for key in ("line", "capture"):
-            for pattern in _read_all(match.get(key), _silent):
+            for pattern in read_patterns(match.get(key), _silent):
                 for name, type_ in pattern.types.items():
                     holes.setdefault(name, type_)
                 if key == "line":
                     gates.append(pattern.gate)
     return holes, tuple(gates)
-
-
-def _read_all(node: Node | None, complain: Complain) -> list[Pattern]:
-    items = node.items if isinstance(node, Listing) else ()
-    return [pattern for pattern in (read_pattern(item, complain) for item in items) if pattern is not None]
 
 
 def _lineage(draft: _Draft, drafts: Mapping[str, _Draft]) -> list[_Draft]:
@@ -264,7 +268,7 @@ def _check_targets(draft: _Draft, drafts: Mapping[str, _Draft]) -> None:
     for key in ("yields_to", "after_run"):
         node = draft.table.get(key)
         names = node.get("any_of") if isinstance(node, Table) else node
-        for item in names.items if isinstance(names, Listing) else ():
+        for item in items_of(names):
             word = text_of(item) or ""
             if word not in drafts and word not in FAMILIES:
                 draft.complain(item, f"{key}: {word!r} is no rule and no family{nearest(word, [*drafts, *FAMILIES])}")

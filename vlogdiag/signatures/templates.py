@@ -1,14 +1,14 @@
-"""Turns a pattern that looks like the log line (`{wanted:int} tokens need {needed:size}`) into a search with typed captures.
+"""Turns a pattern that looks like the log line (`{wanted:int} tokens need …`) into a search with typed captures.
 
 literal text      itself; a run of blanks matches a run of blanks (never a newline); `{{` and `}}` are braces
 `{name:type}`     a typed hole; `{:type}` is matched and dropped
-`...`             any text on the same line, at most 200 characters, as little as will do; beside a newline at most 2,000
+`...`             any text on the same line, as little as will do: at most 200 characters, beside a newline 2,000
 `{...}`           three literal dots
 newline           the end of a line, with blanks around it
 
-Types: `int` (`65,536`, `-1`), `float`, `size` (`2.00 GiB`), `percent` (`13.9%`), `duration` (`60s`, `600000 milliseconds`, a
-bare number of seconds), `word` (no blanks, at most 200 characters), `text` (one line, at most 2,000, at most one a pattern),
-and `GiB` or `MiB` for a bare number whose unit the message prints elsewhere (`(9.83/79.10 GiB)`).
+Types: `int` (`65,536`, `-1`), `float`, `size` (`2.00 GiB`), `percent` (`13.9%`), `duration` (`60s`, `600000 ms`, a
+bare number of seconds), `word` (no blanks, at most 200 characters), `text` (one line, at most 2,000, at most one a
+pattern), and `GiB` or `MiB` for a bare number whose unit the message prints elsewhere (`(9.83/79.10 GiB)`).
 
 A text that lacks the gate cannot match; that is the definition, with and without a prefilter.
 """
@@ -22,7 +22,8 @@ from functools import cached_property
 
 import regex
 
-from vlogdiag.signatures.language import KINDS, MIN_GATE, TemplateError, is_gate, is_hole_name, read_template
+from vlogdiag.signatures.holes import KINDS
+from vlogdiag.signatures.language import MIN_GATE, TemplateError, is_gate, is_hole_name, read_template
 from vlogdiag.values import GIB, MIB, Kind, Quantity, parse_float, parse_quantity
 
 __all__ = [

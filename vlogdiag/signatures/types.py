@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Union
+from typing import TypeAlias
 
 from packaging.specifiers import SpecifierSet
 
@@ -13,10 +13,10 @@ from vlogdiag.signatures.expr import Expr, Text
 from vlogdiag.signatures.templates import Pattern
 from vlogdiag.values import Quantity
 
-FlagValue = Union[Text, bool, Mapping[str, "FlagValue"]]
+FlagValue: TypeAlias = "Text | bool | Mapping[str, FlagValue]"
 """Text with holes, True (a bare switch), or a mapping written as JSON or `image=1`, as the version wants."""
 
-ExpectedValue = Union[str, bool, Mapping[str, "ExpectedValue"]]
+ExpectedValue: TypeAlias = "str | bool | Mapping[str, ExpectedValue]"
 """A value that an example expects of a fix, as written."""
 
 
