@@ -146,8 +146,8 @@ def test_a_gzip_whose_middle_is_overwritten(tmp_path: Path) -> None:
     packed[100_000:100_400] = b"\xff" * 400
     kept, reason = read_broken(read_chunks(store(tmp_path, bytes(packed))))
     assert reason.startswith("its gzip data is damaged")
-    good = os.path.commonprefix([kept, text])
-    assert len(good) >= len(zlib.decompressobj(31).decompress(packed[:100_000]))
+    readable = zlib.decompressobj(31).decompress(packed[:100_000])
+    assert kept.startswith(readable)
 
 
 def test_a_damaged_zstd(tmp_path: Path) -> None:
@@ -370,11 +370,11 @@ def test_notices_of_the_search_are_passed_on(tmp_path: Path) -> None:
 
 
 def test_files_are_closed_when_the_reader_stops_early(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     chunks = read_chunks(store(tmp_path, TEXT), size=10)
     next(chunks)
     chunks.close()  # type: ignore[attr-defined]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_fingerprint_depends_on_the_head_alone() -> None:

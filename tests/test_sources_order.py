@@ -211,10 +211,10 @@ def test_one_endless_line_does_not_fill_the_memory(tmp_path: Path) -> None:
         file.write(b"\nlast\n")
     with path.open("rb") as file:
         tracemalloc.start()
-        total = sum(len(chunk) for chunk in reversed_lines(file, os.path.getsize(path), size=1 << 20))
+        total = sum(len(chunk) for chunk in reversed_lines(file, path.stat().st_size, size=1 << 20))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert total == os.path.getsize(path)
+    assert total == path.stat().st_size
     assert peak < 8 << 20
 
 
