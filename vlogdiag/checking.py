@@ -8,8 +8,8 @@ from typing import Any
 from vlogdiag.loading import Rules
 from vlogdiag.model import Finding, Fix, Role
 from vlogdiag.pipeline import Pipeline
-from vlogdiag.signatures.types import Example, Signature
 from vlogdiag.signatures.positions import Fault
+from vlogdiag.signatures.types import Example, Signature
 
 __all__ = ["check_examples", "findings_of"]
 
@@ -21,7 +21,10 @@ def check_examples(rules: Rules, wanted: Iterable[str] | None = None) -> tuple[F
     for signature in rules.book.signatures:
         if chosen is None or signature.id in chosen:
             for example in signature.examples:
-                faults.extend(Fault(signature.path, example.line, 1, f"{example.name or example.kind}: {text}") for text in _check(rules, signature, example))
+                faults.extend(
+                    Fault(signature.path, example.line, 1, f"{example.name or example.kind}: {text}")
+                    for text in _check(rules, signature, example)
+                )
     return tuple(faults)
 
 
@@ -67,7 +70,11 @@ def _check(rules: Rules, signature: Signature, example: Example) -> Iterable[str
 
 def _same(value: Any, expected: Any) -> bool:
     if isinstance(value, float) or isinstance(expected, float):
-        return value is not None and expected is not None and abs(float(value) - float(expected)) < 1e-9 * max(1.0, abs(float(expected)))
+        return (
+            value is not None
+            and expected is not None
+            and abs(float(value) - float(expected)) < 1e-9 * max(1.0, abs(float(expected)))
+        )
     return bool(value == expected)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -46,24 +46,37 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """What broke first in a vLLM server, the lines that prove it, and the one change to make."""
 
 
 @app.command()
 def scan(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Log files, folders (*.log*), globs, '-' for standard input; .gz and .zst too.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...", help="Log files, folders (*.log*), globs, '-' for standard input; .gz and .zst too."
+        ),
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON (vlogdiag.report/1).")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the report as Markdown.")] = False,
     fail_on: Annotated[FailOn, typer.Option(help="Severity from which on the exit status is 1.")] = FailOn.ERROR,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit 0 though there are findings.")] = False,
-    ignore: Annotated[Optional[list[str]], typer.Option(metavar="ID", help="Leave a signature's findings out (repeatable).")] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Leave a signature's findings out (repeatable).")
+    ] = None,
     run: Annotated[str, typer.Option(metavar="N|last|all", help="Which start of the server.")] = "all",
     rules: RulesOption = None,
     user_rules: NoUserRules = None,
-    vllm_version: Annotated[Optional[str], typer.Option(metavar="X", help="vLLM's version, where the log does not say it.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More evidence, all references, whole commands.")] = False,
+    vllm_version: Annotated[
+        str | None, typer.Option(metavar="X", help="vLLM's version, where the log does not say it.")
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="More evidence, all references, whole commands.")
+    ] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours.")] = False,
 ) -> None:
     """Diagnose finished logs: root causes, the lines that prove them, the fixes."""

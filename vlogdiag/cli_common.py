@@ -6,7 +6,7 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -39,10 +39,16 @@ def fail(text: str, status: int) -> NoReturn:
     raise typer.Exit(status)
 
 
-RulesOption = Annotated[Optional[list[Path]], typer.Option("--rules", metavar="DIR", help="Load your own signatures too (repeatable).")]
+RulesOption = Annotated[
+    list[Path] | None, typer.Option("--rules", metavar="DIR", help="Load your own signatures too (repeatable).")
+]
 NoUserRules = Annotated[
-    Optional[bool],
-    typer.Option("--user-rules/--no-user-rules", help="Rules of your configuration folder; off by default when CI is set.", show_default=False),
+    bool | None,
+    typer.Option(
+        "--user-rules/--no-user-rules",
+        help="Rules of your configuration folder; off by default when CI is set.",
+        show_default=False,
+    ),
 ]
 
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vlogdiag.cli_common import BLIND, FOUND, NoUserRules, RulesOption, colored, complain, fail, load_or_exit, width
 
 if TYPE_CHECKING:
-    from vlogdiag.model import Severity
-    from vlogdiag.signatures.types import Signature
+    pass
 
-rules_app = typer.Typer(help="List, show, test and write signatures.", no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+rules_app = typer.Typer(
+    help="List, show, test and write signatures.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 MARKS = {2: "error", 1: "warning", 0: "info"}
 
 
 @rules_app.command("list")
 def list_rules(
-    family: Annotated[Optional[str], typer.Option(help="Only this family.")] = None,
+    family: Annotated[str | None, typer.Option(help="Only this family.")] = None,
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     rules: RulesOption = None,
     user_rules: NoUserRules = None,
@@ -33,7 +36,17 @@ def list_rules(
     if json:
         import msgspec
 
-        rows = [{"id": s.id, "family": s.family, "severity": s.severity.word, "role": s.role.value, "title": s.title.source, "refines": s.refines} for s in chosen]
+        rows = [
+            {
+                "id": s.id,
+                "family": s.family,
+                "severity": s.severity.word,
+                "role": s.role.value,
+                "title": s.title.source,
+                "refines": s.refines,
+            }
+            for s in chosen
+        ]
         print(msgspec.json.encode(rows).decode())
         return
     from rich.console import Console
@@ -44,7 +57,12 @@ def list_rules(
     for name in ("family", "id", "", "meaning"):
         table.add_column(name, overflow="fold", no_wrap=name == "id")
     for s in chosen:
-        table.add_row(Text(s.family), Text(s.id), Text(s.role.value if s.role.value != "cause" else s.severity.word), Text(s.title.source))
+        table.add_row(
+            Text(s.family),
+            Text(s.id),
+            Text(s.role.value if s.role.value != "cause" else s.severity.word),
+            Text(s.title.source),
+        )
     Console(width=width(), color_system="standard" if colored(False) else None, highlight=False).print(table)
 
 
@@ -61,14 +79,19 @@ def show_rule(
         import difflib
 
         near = difflib.get_close_matches(ident, loaded.book.by_id, n=1)
-        fail(f"no signature {ident!r}" + (f"; did you mean {near[0]}?" if near else "; see `vlogdiag rules list`"), BLIND)
+        fail(
+            f"no signature {ident!r}" + (f"; did you mean {near[0]}?" if near else "; see `vlogdiag rules list`"), BLIND
+        )
     print(f"# {signature.path}")
     print(Path(signature.path).read_text(encoding="utf-8"), end="")
 
 
 @rules_app.command("test")
 def test_rules(
-    paths: Annotated[Optional[list[Path]], typer.Argument(metavar="[PATH]...", help="Rule files or folders; all shipped rules without it.")] = None,
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[PATH]...", help="Rule files or folders; all shipped rules without it."),
+    ] = None,
     rules: RulesOption = None,
 ) -> None:
     """Run the examples: each `fires` must fire its rule and no other cause, no `quiet` may."""
@@ -89,7 +112,9 @@ def test_rules(
         print(f"{fault.path}:{fault.line}:{fault.column}: {fault.message}")
     chosen = [s for s in loaded.book.signatures if wanted is None or s.id in wanted]
     examples = sum(len(s.examples) for s in chosen)
-    print(f"{len(chosen)} rules, {examples} examples: " + (f"{len(faults)} faults" if faults else "all as they should be"))
+    print(
+        f"{len(chosen)} rules, {examples} examples: " + (f"{len(faults)} faults" if faults else "all as they should be")
+    )
     raise typer.Exit(FOUND if faults else 0)
 
 
@@ -108,7 +133,11 @@ def schema() -> None:
 
 
 @rules_app.command("script")
-def script(name: Annotated[Optional[str], typer.Argument(metavar="[NAME]", help="Name of the script; without it, the list.")] = None) -> None:
+def script(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Name of the script; without it, the list.")
+    ] = None,
+) -> None:
     """Print a script fix (what a finding calls `vlogdiag rules script NAME`)."""
     from vlogdiag.launch.scripts import read_script, script_names
 

@@ -45,7 +45,9 @@ def rule_files(folder: Path) -> list[Path]:
     return sorted(
         path
         for path in folder.rglob("*.y*ml")
-        if path.suffix in (".yaml", ".yml") and path.name not in NOT_SIGNATURES and not NOT_FAMILIES & set(path.relative_to(folder).parts[:-1])
+        if path.suffix in (".yaml", ".yml")
+        and path.name not in NOT_SIGNATURES
+        and not NOT_FAMILIES & set(path.relative_to(folder).parts[:-1])
     )
 
 
@@ -57,12 +59,16 @@ def load(extra: Sequence[Path] = (), *, shipped: Path | None = None) -> Rules:
     """
     folder = shipped or rules_folder()
     own = [(str(path), _text(path)) for path in rule_files(folder)]
-    users = [(str(path), _text(path)) for place in extra for path in ([place] if place.is_file() else rule_files(place))]
+    users = [
+        (str(path), _text(path)) for place in extra for path in ([place] if place.is_file() else rule_files(place))
+    ]
     signatures = load_rules([*own, *users], knows_flag=catalog.knows_flag, knows_env=catalog.knows_env)
     facts_path = folder / "facts.yaml"
     facts_text = _text(facts_path)
     digest = hashlib.sha256("\0".join(text for _, text in (*own, *users, ("", facts_text))).encode()).hexdigest()[:16]
-    return Rules(Rulebook(signatures), parse_facts(facts_text, str(facts_path)), RuleCount(len(own), len(users), digest))
+    return Rules(
+        Rulebook(signatures), parse_facts(facts_text, str(facts_path)), RuleCount(len(own), len(users), digest)
+    )
 
 
 def _text(path: Path) -> str:
@@ -110,7 +116,9 @@ def _fact(entry: Any) -> FactRule:
     keep = entry.get("keep", "last")
     if keep not in KEEP:
         raise ValueError(f"keep is one of {', '.join(KEEP)}")
-    constants = {name: value for name, raw in (entry.get("set") or {}).items() if (value := quantity_of(raw)) is not None}
+    constants = {
+        name: value for name, raw in (entry.get("set") or {}).items() if (value := quantity_of(raw)) is not None
+    }
     return FactRule(compile_pattern(entry["line"]), constants, keep)
 
 
@@ -122,4 +130,3 @@ def user_folders(env: Mapping[str, str] = os.environ) -> Iterable[Path]:
 
     folder = Path(platformdirs.user_config_dir("vlogdiag")) / "rules"
     return (folder,) if folder.is_dir() else ()
-

@@ -1,6 +1,6 @@
 """Puts the stages together: bytes of a log in, findings out. Read this first; it is the whole flow.
 
-    bytes -> lines -> records -> detections, facts -> (run by run) incidents -> findings
+bytes -> lines -> records -> detections, facts -> (run by run) incidents -> findings
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from vlogdiag.diagnosis.facts import FactCollector, Facts
 from vlogdiag.diagnosis.findings import finding_of, plain_value, unexplained_finding
 from vlogdiag.diagnosis.incidents import Incident, Member
 from vlogdiag.diagnosis.runs import Run, RunTracker
+from vlogdiag.diagnosis.scope import RunScope
+from vlogdiag.diagnosis.time_rules import TimeRules
 from vlogdiag.diagnosis.unexplained import Leftovers, exception_line, is_error
 from vlogdiag.loading import Rules
 from vlogdiag.log.records import Assembler
@@ -61,7 +63,9 @@ class _Judged:
 class Pipeline:
     """One log. `feed` bytes as they come (any cuts), then `close`; `findings` may be asked for at any time."""
 
-    def __init__(self, rules: Rules, *, source: str, version: str | None = None, given: Mapping[str, Quantity] | None = None) -> None:
+    def __init__(
+        self, rules: Rules, *, source: str, version: str | None = None, given: Mapping[str, Quantity] | None = None
+    ) -> None:
         self.source = source
         self._rules = rules
         self._given = dict(given or {})
@@ -70,6 +74,7 @@ class Pipeline:
         self._assembler = Assembler(self._tracker)
         self._matcher = Matcher(rules.book)
         self._facts = FactCollector(rules.facts)
+        self._timed = TimeRules(rules.book.signatures, self._matcher, self._scope)
         self._hits: dict[int, dict[object, Hit]] = {}
         self._leftovers = Leftovers()
         self._rest = b""
@@ -79,6 +84,7 @@ class Pipeline:
         self._omitted_bytes = 0
         self._omitted_lines = 0
         self._recognised = False
+        self._last_run = 1
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the log."""
@@ -104,7 +110,20 @@ class Pipeline:
     def close(self, error: str | None = None) -> Result:
         """End of the log; `error` says why it could not be read to its end."""
         self.flush()
+        self._count(self._timed.overdue(self._assembler.clock.now))
+        if error is None:
+            self._count(self._timed.at_end(self._still_open))
         return self.result(error)
+
+    def _still_open(self, run: int) -> bool:
+        """The run is the last one and has not ended by itself."""
+        last = self._tracker.runs[-1] if self._tracker.runs else None
+        return last is not None and last.number == run and last.ended_line is None and last.failed_line is None
+
+    def _scope(self, record: Record, captures: Mapping[str, Quantity | None]) -> RunScope:
+        """What conditions inside a sequence or silence may ask: the run as far as it is known at that record."""
+        run = next((r for r in reversed(self._tracker.runs) if r.number == record.run), None)
+        return RunScope(captures, self._facts_of(record.run), run, record, record.phase, self._given)
 
     def flush(self) -> None:
         """Take what stands after the last line end as a line, and everything open as complete (a quiet moment)."""
@@ -118,6 +137,7 @@ class Pipeline:
         """Let log time pass without a line: silences are decided by it."""
         if self._assembler.clock.now is not None:
             self._assembler.clock.now += seconds
+            self._count(self._timed.overdue(self._assembler.clock.now))
 
     def heard(self) -> set[str]:
         """Ids of every rule that matched anything, refinements by name."""
@@ -175,14 +195,20 @@ class Pipeline:
                 self._facts.shape(record.run, record.origin.process, record.bracket)
         text = record.text
         self._facts.take(record, text)
-        detections = self._matcher.match(record, text)
+        if record.run != self._last_run:  # a new start: what the one before was silent about no longer matters
+            self._timed.forget(self._last_run)
+            self._last_run = record.run
+        detections = [*self._matcher.match(record, text), *self._timed.take(record, text)]
         if not claimed(record, detections) and is_error(record, text):
             self._leftovers.add(record)
         if not detections:
             return
         self._recognised = True
-        table = self._hits.setdefault(record.run, {})
+        self._count(detections)
+
+    def _count(self, detections: Iterable[Detection]) -> None:
         for detection in detections:
+            table = self._hits.setdefault(detection.record.run, {})
             key = detection.key
             hit = table.get(key)
             if hit is None:
@@ -196,10 +222,12 @@ class Pipeline:
     def _judge(self) -> list[_Judged]:
         runs = self._tracker.runs[-MAX_RUNS:]
         judged: list[_Judged] = []
+        before: frozenset[str] = frozenset()
         for run in runs:
             facts = self._facts_of(run.number)
             hits = self._hits.get(run.number, {}).values()
-            found, orphans = incidents.judge(hits, self._rules.book, run, facts, given=self._given)
+            found, orphans = incidents.judge(hits, self._rules.book, run, facts, given=self._given, before=before)
+            before = incidents.names_of(found, self._rules.book)
             judged.append(_Judged(run, found, orphans))
         for one in judged:
             self._fall_back(one)
@@ -236,7 +264,9 @@ class Pipeline:
         died = run.failed_line is not None or any(m.signature.role is Role.SYMPTOM for m in one.orphans)
         if not died and (run.served or not is_raised(record)):
             return
-        ended = max((m.hit.last for m in one.orphans if m.hit.last is not None), key=lambda r: r.lines[-1].number, default=None)
+        ended = max(
+            (m.hit.last for m in one.orphans if m.hit.last is not None), key=lambda r: r.lines[-1].number, default=None
+        )
         one.extra.append(unexplained_finding(record, self.source, ended=ended))
         one.orphans = []
 
@@ -267,17 +297,30 @@ class Pipeline:
                 continue
             for member in one.orphans:
                 lead = member.hit.lead
-                listed.append(Unexplained(self.source, lead.line.number, lead.line.text[:1000], member.hit.count, one.run.number, symptom=member.signature.id))
+                listed.append(
+                    Unexplained(
+                        self.source,
+                        lead.line.number,
+                        lead.line.text[:1000],
+                        member.hit.count,
+                        one.run.number,
+                        symptom=member.signature.id,
+                    )
+                )
         return tuple(sorted(listed, key=lambda u: u.line))
 
     def _notices(self, judged: Sequence[_Judged], findings: Sequence[Finding]) -> tuple[str, ...]:
         notices: list[str] = []
         if self._omitted_lines:
-            notices.append(f"{self.source}: {self._omitted_lines} lines longer than {MAX_LINE >> 20} MiB were cut ({self._omitted_bytes} bytes left out)")
+            notices.append(
+                f"{self.source}: {self._omitted_lines} lines longer than {MAX_LINE >> 20} MiB were cut ({self._omitted_bytes} bytes left out)"
+            )
         if self._matcher.timeouts:
             notices.append(f"{self.source}: {self._matcher.timeouts} searches ran into their time limit")
         if self._leftovers.distinct > 50 or self._leftovers.beyond:
-            notices.append(f"{self.source}: {self._leftovers.distinct} distinct unexplained errors, 50 are listed ({self._leftovers.beyond} more were only counted)")
+            notices.append(
+                f"{self.source}: {self._leftovers.distinct} distinct unexplained errors, 50 are listed ({self._leftovers.beyond} more were only counted)"
+            )
         if not findings:
             for one in judged:
                 symptoms = [m for m in one.orphans if m.signature.role is Role.SYMPTOM]

@@ -33,7 +33,14 @@ class Scan:
         return not self.problems
 
 
-def scan_log(log: LogPath, rules: Rules, *, version: str | None = None, stdin: BinaryIO | None = None, progress: Progress | None = None) -> tuple[Result, tuple[str, ...]]:
+def scan_log(
+    log: LogPath,
+    rules: Rules,
+    *,
+    version: str | None = None,
+    stdin: BinaryIO | None = None,
+    progress: Progress | None = None,
+) -> tuple[Result, tuple[str, ...]]:
     """Diagnose one log; returns what it gave and what was wrong with it (nothing, as a rule)."""
     pipeline = Pipeline(rules, source=log.name, version=version)
     notices: list[str] = []
@@ -83,7 +90,9 @@ def turn_lines(result: Result, lines: int) -> Result:
         unexplained=tuple(replace(u, line=turn(u.line) or 1) for u in result.unexplained),
         summary=replace(
             result.summary,
-            runs=tuple(replace(r, first_line=turn(r.first_line), last_line=turn(r.last_line)) for r in result.summary.runs),
+            runs=tuple(
+                replace(r, first_line=turn(r.first_line), last_line=turn(r.last_line)) for r in result.summary.runs
+            ),
         ),
     )
 
@@ -102,7 +111,9 @@ def scan_paths(
     problems = [str(error) for error in errors]
     results: list[Result] = [Result(SourceSummary(error.path, error=error.reason)) for error in errors]
     for log in logs:
-        result, wrong = scan_log(log, rules, version=version, stdin=getattr(sys.stdin, "buffer", None), progress=progress)
+        result, wrong = scan_log(
+            log, rules, version=version, stdin=getattr(sys.stdin, "buffer", None), progress=progress
+        )
         results.append(only_run(result, run))
         problems.extend(wrong)
     results = [elsewhere(result, results) for result in results]
@@ -118,7 +129,9 @@ def elsewhere(result: Result, results: Sequence[Result]) -> Result:
     others = [r.summary.path for r in results if r is not result and r.findings]
     if not others:
         return result
-    return replace(result, notices=(*result.notices, f"{result.summary.path}: look for the cause in {', '.join(others[:5])}"))
+    return replace(
+        result, notices=(*result.notices, f"{result.summary.path}: look for the cause in {', '.join(others[:5])}")
+    )
 
 
 def diagnose_paths(paths: Sequence[str], *, version: str | None = None) -> Report:

@@ -169,4 +169,3 @@ def _in_words(name: str) -> str:
     if root == "args":
         return "--" + short.replace("_", "-")
     return short.replace("_", " ") if short else name.replace("_", " ")
-

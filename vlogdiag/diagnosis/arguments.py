@@ -193,7 +193,9 @@ def _options(words: list[str]) -> dict[str, Any]:
         if not word.startswith("-") or word in ("&", "-"):
             continue
         name, equals, value = word.partition("=")
-        key = {"-tp": "tensor_parallel_size", "-pp": "pipeline_parallel_size"}.get(name) or name.lstrip("-").replace("-", "_")
+        key = {"-tp": "tensor_parallel_size", "-pp": "pipeline_parallel_size"}.get(name) or name.lstrip("-").replace(
+            "-", "_"
+        )
         if equals:
             args[key] = _word(value)
             continue
@@ -205,7 +207,11 @@ def _options(words: list[str]) -> dict[str, Any]:
             values.append(_word(words[position]))
             position += 1
         args[key] = True if not values else values[0] if len(values) == 1 else values
-    return {k: ("***" if any(word in k for word in SECRETS) and v is not True else v) for k, v in args.items() if k.split(".")[0].isidentifier()}
+    return {
+        k: ("***" if any(word in k for word in SECRETS) and v is not True else v)
+        for k, v in args.items()
+        if k.split(".")[0].isidentifier()
+    }
 
 
 def _word(text: str) -> Any:

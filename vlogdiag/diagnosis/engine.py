@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vlogdiag.model import Level, Line, Record
-from vlogdiag.signatures.types import Match, Signature
 from vlogdiag.signatures.templates import Pattern, PatternMatch, PatternTimeout
+from vlogdiag.signatures.types import Match, Signature
 from vlogdiag.values import Quantity
 
 __all__ = ["Detection", "Hit", "Matcher", "Rulebook"]
@@ -35,13 +35,20 @@ class Detection:
     """Offset of the match in the record's text."""
     refinements: tuple[Signature, ...] = ()
     capture_lines: tuple[Line, ...] = ()
-    """Other lines of the record that gave a capture."""
+    """Other lines that gave a capture, or that a sequence consists of."""
+    at_end: bool = False
+    """A silence in which the log ends: the process may still be running."""
+    last: Record | None = None
+    """Last record of a sequence."""
+    times: int = 1
+    """Records that make it up."""
 
     @property
     def key(self) -> tuple[str, tuple[str, ...], tuple[object, ...]]:
         """Repeats with one key are one event."""
         by = tuple(
-            (self.record.origin.rank if name == "rank" else getattr(self.captures.get(name), "value", None)) for name in self.signature.by
+            (self.record.origin.rank if name == "rank" else getattr(self.captures.get(name), "value", None))
+            for name in self.signature.by
         )
         return (self.signature.id, tuple(r.id for r in self.refinements), by)
 
@@ -64,8 +71,9 @@ class Hit:
         self.count += record.repeats
         if record.first.number < self.lead.record.first.number:
             self.lead = detection
-        if self.last is None or record.lines[-1].number >= self.last.lines[-1].number:
-            self.last = record
+        last = detection.last or record
+        if self.last is None or last.lines[-1].number >= self.last.lines[-1].number:
+            self.last = last
         label = record.origin.label
         if label not in self.speakers and len(self.speakers) < MAX_LABELS:
             self.speakers.append(label)
@@ -150,44 +158,58 @@ class Matcher:
         match = signature.match
         if match is None or not reaches(match, record):
             return None
-        place = self._first(match.lines, text)
-        if place is None or not self._holds(match, record, text):
+        place = self.first(match.lines, text)
+        if place is None or not self.holds(match, record, text):
             return None
-        captures: dict[str, Quantity | None] = {name: None for pattern in (*match.lines, *match.captures) for name in pattern.holes}
+        captures: dict[str, Quantity | None] = {
+            name: None for pattern in (*match.lines, *match.captures) for name in pattern.holes
+        }
         captures.update(place.captures)
         lines: list[Line] = []
-        self._capture(match.captures, text, record, captures, lines)
+        self.capture(match.captures, text, record, captures, lines)
         refinements: list[Signature] = []
         self._refine(signature, record, text, captures, lines, refinements)
-        return Detection(signature, record, captures, line_at(record, place.start), place.start, tuple(refinements), tuple(lines))
+        return Detection(
+            signature, record, captures, line_at(record, place.start), place.start, tuple(refinements), tuple(lines)
+        )
 
-    def _refine(self, base: Signature, record: Record, text: str, captures: dict[str, Quantity | None], lines: list[Line], out: list[Signature]) -> None:
+    def _refine(
+        self,
+        base: Signature,
+        record: Record,
+        text: str,
+        captures: dict[str, Quantity | None],
+        lines: list[Line],
+        out: list[Signature],
+    ) -> None:
         for child in self.rules.children.get(base.id, ()):
             match = child.match
             if match is not None:
                 if match.lines:
-                    place = self._first(match.lines, text)
+                    place = self.first(match.lines, text)
                     if place is None:
                         continue
-                    if not self._holds(match, record, text):
+                    if not self.holds(match, record, text):
                         continue
                     for name, value in place.captures.items():
                         captures[name] = value if value is not None else captures.get(name)
                     lines.insert(0, line_at(record, place.start))
-                elif not self._holds(match, record, text):
+                elif not self.holds(match, record, text):
                     continue
-                self._capture(match.captures, text, record, captures, lines)
+                self.capture(match.captures, text, record, captures, lines)
             out.append(child)
             self._refine(child, record, text, captures, lines, out)
 
-    def _first(self, patterns: Iterable[Pattern], text: str) -> PatternMatch | None:
+    def first(self, patterns: Iterable[Pattern], text: str) -> PatternMatch | None:
+        """The first alternative that matches."""
         for pattern in patterns:
-            found = self._search(pattern, text)
+            found = self.search(pattern, text)
             if found is not None:
                 return found
         return None
 
-    def _search(self, pattern: Pattern, text: str) -> PatternMatch | None:
+    def search(self, pattern: Pattern, text: str) -> PatternMatch | None:
+        """One pattern in a record's text; a search that ran into its time limit is counted."""
         if pattern.gate not in text:
             return None
         try:
@@ -196,9 +218,17 @@ class Matcher:
             self.timeouts += 1
             return None
 
-    def _capture(self, patterns: Iterable[Pattern], text: str, record: Record, captures: dict[str, Quantity | None], lines: list[Line]) -> None:
+    def capture(
+        self,
+        patterns: Iterable[Pattern],
+        text: str,
+        record: Record,
+        captures: dict[str, Quantity | None],
+        lines: list[Line],
+    ) -> None:
+        """Add what `patterns` find in the record; holes of those that are missing are unknown."""
         for pattern in patterns:
-            found = self._search(pattern, text)
+            found = self.search(pattern, text)
             if found is None:
                 for name in pattern.holes:
                     captures.setdefault(name, None)
@@ -211,7 +241,8 @@ class Matcher:
             if fresh or not found.captures:
                 lines.append(line_at(record, found.start))
 
-    def _holds(self, match: Match, record: Record, text: str) -> bool:
+    def holds(self, match: Match, record: Record, text: str) -> bool:
+        """Whether phase, kind and frames allow it and nothing of `unless` is there."""
         if match.phases and (record.phase is None or record.phase not in match.phases):
             return False
         if match.kinds is not None and record.kind not in match.kinds:
@@ -222,7 +253,7 @@ class Matcher:
             return False
         if match.frames_none and any(fragment in text for fragment in match.frames_none):
             return False
-        return not any(self._search(pattern, text) is not None for pattern in match.unless)
+        return not any(self.search(pattern, text) is not None for pattern in match.unless)
 
 
 def reaches(match: Match, record: Record) -> bool:

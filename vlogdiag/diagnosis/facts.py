@@ -23,7 +23,14 @@ KEEP = ("last", "first", "lowest", "highest")
 MAX_SERIES = 512
 """Values kept of one series; beyond it, first, last, lowest, highest, sum and count stay exact."""
 MAX_FACT_TEXT = 64 * 1024
-SERIES = ("log.running", "log.waiting", "log.kv_usage", "log.generation_throughput", "log.prompt_throughput", "log.preemptions")
+SERIES = (
+    "log.running",
+    "log.waiting",
+    "log.kv_usage",
+    "log.generation_throughput",
+    "log.prompt_throughput",
+    "log.preemptions",
+)
 
 
 @dataclass(frozen=True, slots=True)

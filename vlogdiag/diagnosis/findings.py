@@ -40,7 +40,7 @@ def finding_of(incident: Incident, source: str) -> Finding:
     ask = signature.ask.render(scope) if signature.ask else None
     assumed = dict(scope.assumed) if not scope.facts.complete else {}
     confidence = signature.confidence
-    if assumed or lead.record.cut:
+    if assumed or lead.record.cut or lead.at_end:
         confidence = Confidence(max(0, confidence - 1))
     last = max([member, *incident.consequences], key=lambda m: m.last_line)
     last_record = last.hit.last or lead.record
@@ -152,7 +152,9 @@ def _position(line: Line, record: Record) -> Position:
 def _assumed(assumed: Mapping[str, Quantity], scope: RunScope) -> tuple[Evidence, ...]:
     where = scope.versions.single or scope.versions.words()
     return tuple(
-        Evidence("assumed", f"--{name.partition('.')[2].replace('_', '-')} {format_quantity(value)} (default of {where})")
+        Evidence(
+            "assumed", f"--{name.partition('.')[2].replace('_', '-')} {format_quantity(value)} (default of {where})"
+        )
         for name, value in sorted(assumed.items())
     )
 
@@ -178,7 +180,13 @@ def _missing(member: Member) -> tuple[int, ...]:
     """Ranks of the world that did not print it, where the world's size and at least two ranks are known."""
     size = member.scope.lookup("log.world_size")
     ranks = member.hit.ranks
-    if size is None or size.kind is not Kind.INT or not ranks or not 1 < int(size.value) <= 4096 or max(ranks) >= int(size.value):
+    if (
+        size is None
+        or size.kind is not Kind.INT
+        or not ranks
+        or not 1 < int(size.value) <= 4096
+        or max(ranks) >= int(size.value)
+    ):
         return ()
     return tuple(sorted(set(range(int(size.value))) - ranks))
 
@@ -197,4 +205,3 @@ def _bug(bug: KnownBug | None) -> str | None:
 def plain_value(quantity: Quantity | None) -> Value | None:
     """A capture as reports carry it: bytes, fractions, seconds, numbers, text."""
     return None if quantity is None else quantity.value
-

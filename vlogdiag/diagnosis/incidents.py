@@ -5,7 +5,7 @@ What broke first leads; symptoms, and causes that yield to others, become its co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vlogdiag.diagnosis.engine import Hit, Rulebook
@@ -73,13 +73,13 @@ def judge(
     facts: Facts,
     *,
     given: Mapping[str, Quantity] | None = None,
-    family_of: Callable[[str], str | None] | None = None,
+    before: frozenset[str] = frozenset(),
 ) -> tuple[list[Incident], list[Member]]:
     """Incidents of one run in order of rank, and the symptoms that no cause explains.
 
-    `given` are facts that an example states.
+    `given` are facts that an example states; `before` the ids and families of the causes in the run before this one.
     """
-    members = [m for m in (speak_for(hit, rules, run, facts, given or {}) for hit in hits) if m is not None]
+    members = [m for m in (speak_for(hit, rules, run, facts, given or {}, before) for hit in hits) if m is not None]
     members.sort(key=lambda m: (m.line, m.signature.order, m.hit.lead.start))
     causes = [m for m in members if m.signature.role is Role.CAUSE]
     symptoms = [m for m in members if m.signature.role is Role.SYMPTOM]
@@ -102,7 +102,9 @@ def rank(incident: Incident) -> tuple[int, int, int]:
     return (0 if incident.outcome is Outcome.FATAL else 1, -int(incident.severity), incident.cause.line)
 
 
-def speak_for(hit: Hit, rules: Rulebook, run: Run, facts: Facts, given: Mapping[str, Quantity]) -> Member | None:
+def speak_for(
+    hit: Hit, rules: Rulebook, run: Run, facts: Facts, given: Mapping[str, Quantity], before: frozenset[str]
+) -> Member | None:
     """The signature that speaks for a hit, or None if its conditions do not hold."""
     lead = hit.lead
     scope = RunScope(
@@ -121,23 +123,27 @@ def speak_for(hit: Hit, rules: Rulebook, run: Run, facts: Facts, given: Mapping[
         series_values=hit.series,
     )
     base = lead.signature
-    if not _fits(base, scope):
+    if not _fits(base, scope, before):
         return None
     allowed = {s.id for s in lead.refinements}
-    chosen, siblings = _deepest(base, rules, allowed, scope)
+    chosen, siblings = _deepest(base, rules, allowed, scope, before)
     return Member(hit, chosen, scope, siblings)
 
 
-def _deepest(base: Signature, rules: Rulebook, allowed: set[str], scope: RunScope) -> tuple[Signature, tuple[Signature, ...]]:
-    children = [s for s in rules.children.get(base.id, ()) if s.id in allowed and _fits(s, scope)]
+def _deepest(
+    base: Signature, rules: Rulebook, allowed: set[str], scope: RunScope, before: frozenset[str]
+) -> tuple[Signature, tuple[Signature, ...]]:
+    children = [s for s in rules.children.get(base.id, ()) if s.id in allowed and _fits(s, scope, before)]
     if not children:
         return base, ()
     children.sort(key=lambda s: (s.order, s.id))
-    best, deeper = _deepest(children[0], rules, allowed, scope)
+    best, deeper = _deepest(children[0], rules, allowed, scope, before)
     return best, (*deeper, *children[1:])
 
 
-def _fits(signature: Signature, scope: RunScope) -> bool:
+def _fits(signature: Signature, scope: RunScope, before: frozenset[str]) -> bool:
+    if signature.after_run is not None and not before & set(signature.after_run.any_of):
+        return False
     if signature.vllm is not None and scope.vllm_in(str(signature.vllm)) is False:
         return False
     return signature.when is None or signature.when.truth(scope) is True
@@ -179,7 +185,9 @@ def yields(member: Member, other: Member, rules: Rulebook) -> bool:
     if not ({other.signature.id, rules.base(other.signature.id), other.signature.family} & set(rule.any_of)):
         return False
     mutual = other.signature.yields_to
-    if mutual is not None and {member.signature.id, rules.base(member.signature.id), member.signature.family} & set(mutual.any_of):
+    if mutual is not None and {member.signature.id, rules.base(member.signature.id), member.signature.family} & set(
+        mutual.any_of
+    ):
         if (other.line, other.hit.lead.start) > (member.line, member.hit.lead.start):
             return False  # each yields to the other: the earlier one stands
     if member.time is None or other.time is None:
@@ -232,17 +240,30 @@ def _home(symptom: Member, incidents: Sequence[Incident]) -> Incident | None:
 
 
 def _outcome(incident: Incident, run: Run) -> None:
-    severity = max([incident.cause.signature.severity, *(m.signature.severity for m in incident.consequences if m.signature.role is Role.CAUSE)])
+    severity = max(
+        [
+            incident.cause.signature.severity,
+            *(m.signature.severity for m in incident.consequences if m.signature.role is Role.CAUSE),
+        ]
+    )
     if incident.cause.signature.family == "request":
         severity = Severity.INFO
     incident.severity = severity
     alive = _alive_between(incident.last_line, incident.last_line, run)
-    if severity < Severity.ERROR:
-        incident.outcome = Outcome.DEGRADED
-    elif alive:
+    if severity < Severity.ERROR or alive:
         incident.outcome = Outcome.DEGRADED
     else:
         incident.outcome = Outcome.FATAL
+
+
+def names_of(judged: Iterable[Incident], rules: Rulebook) -> frozenset[str]:
+    """Ids, bases and families of a run's causes: what `after_run` of the next run may name."""
+    return frozenset(
+        n
+        for i in judged
+        for m in (i.cause, *i.consequences)
+        for n in (m.signature.id, rules.base(m.signature.id), m.signature.family)
+    )
 
 
 def recovered(incident: Incident, runs: Sequence[Run]) -> Incident:

@@ -166,7 +166,9 @@ class RunTracker:
             if not info:
                 return run
             own = parsed.process is None or parsed.process.startswith("EngineCore")
-            return self._start(run, f"engine:{parsed.process}" if own else f"engine:{parsed.process}:{parsed.pid}", number, engine=True)
+            return self._start(
+                run, f"engine:{parsed.process}" if own else f"engine:{parsed.process}:{parsed.pid}", number, engine=True
+            )
         if name == "fatal":
             run.failed_line = number if run.failed_line is None else run.failed_line
             return run
@@ -199,7 +201,13 @@ class RunTracker:
             over = over or run.failed_line is not None or (run.marked and run.error_line is not None)
         elif run.failed_line is not None and not any(r.startswith(("api", "banner", "shell")) for r in run.roles):
             over = True
-        if over and engine and any(r.startswith(("api", "banner")) for r in run.roles) and role not in run.roles and not run.served:
+        if (
+            over
+            and engine
+            and any(r.startswith(("api", "banner")) for r in run.roles)
+            and role not in run.roles
+            and not run.served
+        ):
             over = False
         if over and (run.marked or run.served or run.failed_line is not None or run.ended_line is not None):
             run = Run(run.number + 1, number, number)

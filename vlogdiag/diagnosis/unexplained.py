@@ -44,9 +44,7 @@ def exception_line(record: Record) -> Line:
         text = line.text
         if TRACEBACK in text:
             inside = True
-        elif text and not text[0].isspace() and EXCEPTION.match(text):
-            return line
-        elif inside and text and not text[0].isspace() and not text.startswith(("The above", "During handling")):
+        elif (text and not text[0].isspace() and EXCEPTION.match(text)) or (inside and text and not text[0].isspace() and not text.startswith(("The above", "During handling"))):
             return line
     return record.first
 
@@ -72,7 +70,9 @@ class Leftovers:
 
     def first(self, run: int) -> tuple[Record, Line] | None:
         """The run's first unclaimed record with an exception, else its first at all."""
-        mine = sorted((e for (number, _), e in self._entries.items() if number == run), key=lambda e: e.record.first.number)
+        mine = sorted(
+            (e for (number, _), e in self._entries.items() if number == run), key=lambda e: e.record.first.number
+        )
         for entry in mine:
             if EXCEPTION.match(entry.line.text):
                 return entry.record, entry.line
@@ -81,7 +81,9 @@ class Leftovers:
     def listed(self, source: str) -> tuple[Unexplained, ...]:
         """The first `SHOWN` distinct ones, in order of their lines."""
         entries = sorted(self._entries.values(), key=lambda e: e.line.number)
-        return tuple(Unexplained(source, e.line.number, e.line.text[:1000], e.count, e.record.run) for e in entries[:SHOWN])
+        return tuple(
+            Unexplained(source, e.line.number, e.line.text[:1000], e.count, e.record.run) for e in entries[:SHOWN]
+        )
 
     @property
     def distinct(self) -> int:

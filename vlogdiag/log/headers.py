@@ -19,7 +19,7 @@ __all__ = ["Parsed", "Stamp", "parse_line"]
 ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 """ANSI control sequences (CSI, OSC, two-byte escapes)."""
 
-MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+MONTHS = {name: number for number, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1)}
 LEVELS = {
     "DEBUG": Level.DEBUG,
     "TRACE": Level.DEBUG,
@@ -31,7 +31,14 @@ LEVELS = {
     "CRITICAL": Level.CRITICAL,
     "FATAL": Level.CRITICAL,
 }
-LETTERS = {"D": Level.DEBUG, "I": Level.INFO, "W": Level.WARNING, "E": Level.ERROR, "F": Level.CRITICAL, "C": Level.CRITICAL}
+LETTERS = {
+    "D": Level.DEBUG,
+    "I": Level.INFO,
+    "W": Level.WARNING,
+    "E": Level.ERROR,
+    "F": Level.CRITICAL,
+    "C": Level.CRITICAL,
+}
 
 MAX_PREFIX = 80
 """A vLLM header is accepted behind at most this much foreign text (`VLLM_LOGGING_PREFIX`, wrappers not in the table)."""
@@ -101,7 +108,9 @@ def parse_line(raw: str) -> Parsed:
 
 # --- wrappers ---------------------------------------------------------------------------------------------------------
 
-ISO = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[T ](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d+)?)(?P<zone>Z|[+-]\d\d:?\d\d)?"
+ISO = (
+    r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[T ](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d+)?)(?P<zone>Z|[+-]\d\d:?\d\d)?"
+)
 LOOKS_LIKE_LOG = r"(?=\(|\{|\[|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback|  |NVRM|$)"
 
 WRAPPERS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -109,7 +118,10 @@ WRAPPERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("rfc5424", re.compile(r"<\d{1,3}>1 " + ISO + r" (?P<host>\S+) (?P<unit>\S+) (?P<pid>\S+) \S+ (?:-|\[[^\]]*\]) ?")),
     ("journald-iso", re.compile(ISO + r" (?P<host>[\w.-]+) (?P<unit>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: ")),
     ("loki", re.compile(ISO + r"\s+\{[^{}]{0,300}\}\s")),
-    ("severity", re.compile(r"(?:DEFAULT|DEBUG|INFO|NOTICE|WARNING|ERROR|CRITICAL)\s+" + ISO + r"\s+(?:\[[^\]]{0,200}\]\s+)?")),
+    (
+        "severity",
+        re.compile(r"(?:DEFAULT|DEBUG|INFO|NOTICE|WARNING|ERROR|CRITICAL)\s+" + ISO + r"\s+(?:\[[^\]]{0,200}\]\s+)?"),
+    ),
     ("timestamps", re.compile(ISO + r"\s(?![-\d]|\s*(?:INFO|WARNING|ERROR|DEBUG|CRITICAL|SUCC)\s+\S+:\d+ --|\s*-)")),
     (
         "syslog",
@@ -121,7 +133,12 @@ WRAPPERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("kubectl", re.compile(r"\[pod/(?P<host>[^/\]\s]+)/(?P<unit>[^\]\s]+)\] ?")),
     ("bracketed-time", re.compile(r"\[" + ISO + r"\]\s" + LOOKS_LIKE_LOG)),
     ("compose", re.compile(r"(?P<host>[A-Za-z0-9][\w.-]{0,80}?)\s*\| (?!\d+/\d+ \[)")),
-    ("stern", re.compile(r"(?P<host>[a-z0-9][a-z0-9.-]{0,80}-[a-z0-9]{0,9}\d[a-z0-9]{0,9}) (?P<unit>[a-z][a-z0-9-]{0,40})(?: +› | {1,8})(?! )(?=\S)")),
+    (
+        "stern",
+        re.compile(
+            r"(?P<host>[a-z0-9][a-z0-9.-]{0,80}-[a-z0-9]{0,9}\d[a-z0-9]{0,9}) (?P<unit>[a-z][a-z0-9-]{0,40})(?: +› | {1,8})(?! )(?=\S)"
+        ),
+    ),
     ("uptime", re.compile(r"\[ *\d{1,9}\.\d{6}\] (?=\S)")),
 )
 """(name, what stands before the line); groups: host, time, pid of the *unit* (not used as the speaker's pid)."""
@@ -186,7 +203,9 @@ def _unwrap_json(found: Parsed) -> Parsed | None:
         return None
     if not isinstance(data, dict):
         return None
-    outer = _iso_stamp(data.get("time") or data.get("timestamp") or data.get("@timestamp") or data.get("ts")) or found.outer
+    outer = (
+        _iso_stamp(data.get("time") or data.get("timestamp") or data.get("@timestamp") or data.get("ts")) or found.outer
+    )
     payload = data.get("jsonPayload")
     if isinstance(payload, dict):
         data = {**data, **payload}
@@ -221,7 +240,9 @@ def _unwrap_json(found: Parsed) -> Parsed | None:
             level=level,
             kind="json",
             stamp=own,
-            source=f"{place.rsplit('/', 1)[-1]}:{number}" if place and isinstance(number, int) else _text(data.get("name")),
+            source=f"{place.rsplit('/', 1)[-1]}:{number}"
+            if place and isinstance(number, int)
+            else _text(data.get("name")),
             key="",
         )
     return replace(found, text=message, host=host or found.host, outer=outer, partial=partial)
@@ -249,7 +270,14 @@ def _process(found: Parsed) -> Parsed:
     text = found.text
     if not text or text[0] not in "([":
         return found
-    name, pid, rank, engine, host, repeats = found.process, found.pid, found.rank, found.engine, found.host, found.repeats
+    name, pid, rank, engine, host, repeats = (
+        found.process,
+        found.pid,
+        found.rank,
+        found.engine,
+        found.host,
+        found.repeats,
+    )
     start = 0
     for _ in range(3):
         match = PROCESS.match(text, start)
@@ -305,18 +333,40 @@ NCCL = re.compile(
     r"(?:\[?[\d-]{10} [\d:]{8}\]? )?(?:(?P<host>[\w.-]{1,80}):(?P<pid>\d{1,9}):\d{1,9} \[(?P<rank>\d{1,4})\] )?"
     r"(?P<source>[\w./]{1,80}:\d{1,6} )?NCCL (?P<level>INFO|WARN|ERROR) "
 )
-RAY = re.compile(r"(?P<stamp>" + ISO + r")\s+(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|SUCC)\s+(?P<source>[\w./-]{1,120}:\d{1,6}) -- ")
-RAYLET = re.compile(r"\[(?P<stamp>" + ISO + r") (?P<letter>[DIWEFC]) (?P<pid>\d{1,9}) \d{1,9}\] (?:\((?P<name>\w{1,40})\) )?(?P<source>[\w./-]{1,120}:\d{1,6}): ")
-NGINX = re.compile(r"(?P<year>\d{4})/(?P<month>\d\d)/(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d) \[(?P<level>\w{1,12})\] (?P<pid>\d{1,9})#\d{1,9}: (?:\*\d+ )?")
+RAY = re.compile(
+    r"(?P<stamp>"
+    + ISO
+    + r")\s+(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|SUCC)\s+(?P<source>[\w./-]{1,120}:\d{1,6}) -- "
+)
+RAYLET = re.compile(
+    r"\[(?P<stamp>"
+    + ISO
+    + r") (?P<letter>[DIWEFC]) (?P<pid>\d{1,9}) \d{1,9}\] (?:\((?P<name>\w{1,40})\) )?(?P<source>[\w./-]{1,120}:\d{1,6}): "
+)
+NGINX = re.compile(
+    r"(?P<year>\d{4})/(?P<month>\d\d)/(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d) \[(?P<level>\w{1,12})\] (?P<pid>\d{1,9})#\d{1,9}: (?:\*\d+ )?"
+)
 GUNICORN = re.compile(r"\[(?P<stamp>" + ISO + r"(?: [+-]\d{4})?)\] \[(?P<pid>\d{1,9})\] \[(?P<level>[A-Z]{4,8})\] ")
 PYTHON = re.compile(
-    r"\[?(?P<stamp>" + ISO + r")\]? ?[-|:]? ?\[?(?:(?P<name>[\w.]{1,60})\]? ?[-|:] ?\[?)?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)\]?\s*[-|:]? ?"
+    r"\[?(?P<stamp>"
+    + ISO
+    + r")\]? ?[-|:]? ?\[?(?:(?P<name>[\w.]{1,60})\]? ?[-|:] ?\[?)?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)\]?\s*[-|:]? ?"
 )
 BASIC = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):(?P<source>[\w.]{1,80}):")
-KERNEL = re.compile(r"(?:kernel: )?(?:\[ *\d+\.\d+\] )?(?=NVRM: |Out of memory: |oom-kill:|Memory cgroup out of memory)")
-SHELL = re.compile(r"(?:\$|\+{1,3}|[#>]|(?:\([\w.-]{1,40}\) ?)?[\w.-]{1,40}@[\w.-]{1,60}[:\s][^$#\n]{0,120}[$#]) +(?=\S)")
+KERNEL = re.compile(
+    r"(?:kernel: )?(?:\[ *\d+\.\d+\] )?(?=NVRM: |Out of memory: |oom-kill:|Memory cgroup out of memory)"
+)
+SHELL = re.compile(
+    r"(?:\$|\+{1,3}|[#>]|(?:\([\w.-]{1,40}\) ?)?[\w.-]{1,40}@[\w.-]{1,60}[:\s][^$#\n]{0,120}[$#]) +(?=\S)"
+)
 PROGRESS = re.compile(r"^.{0,120}?(?:\d{1,3}%(?: Completed)? ?\||\| ?\d+/\d+ \[|\d+it \[)")
-NGINX_LEVELS = {"emerg": Level.CRITICAL, "alert": Level.CRITICAL, "crit": Level.CRITICAL, "error": Level.ERROR, "warn": Level.WARNING}
+NGINX_LEVELS = {
+    "emerg": Level.CRITICAL,
+    "alert": Level.CRITICAL,
+    "crit": Level.CRITICAL,
+    "error": Level.ERROR,
+    "warn": Level.WARNING,
+}
 
 _seen: dict[str, Parsed] = {}
 """Header text to what it says: a header repeats for every line of its second, so reading it once pays (bounded)."""
@@ -344,13 +394,30 @@ def _quick(text: str) -> Parsed | None:
             return replace(known, text=rest[: again.start()], repeats=int(again[1]))
     # Spelled out: `replace` costs five times as much, and this runs for nearly every line.
     return Parsed(
-        rest, known.host, known.process, known.pid, known.rank, known.engine, known.level, "vllm", known.stamp, None, known.source, 1, False, key
+        rest,
+        known.host,
+        known.process,
+        known.pid,
+        known.rank,
+        known.engine,
+        known.level,
+        "vllm",
+        known.stamp,
+        None,
+        known.source,
+        1,
+        False,
+        key,
     )
 
 
 def _vllm(found: Parsed, match: re.Match[str], key: str) -> Parsed:
     month, day = int(match["month"]), int(match["day"])
-    stamp = Stamp(month, day, _seconds(match["clock"]), None, match["stamp"]) if 1 <= month <= 12 and 1 <= day <= 31 else None
+    stamp = (
+        Stamp(month, day, _seconds(match["clock"]), None, match["stamp"])
+        if 1 <= month <= 12 and 1 <= day <= 31
+        else None
+    )
     return replace(
         found,
         text=found.text[match.end() :],

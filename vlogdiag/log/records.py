@@ -30,7 +30,9 @@ MAX_AFTER_EXCEPTION = 60
 
 TRACEBACK = "Traceback (most recent call last)"
 CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
-EXCEPTION = re.compile(r"(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Group|Fault|Cancelled|Timeout)(?::|$|\()")
+EXCEPTION = re.compile(
+    r"(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Group|Fault|Cancelled|Timeout)(?::|$|\()"
+)
 LIGHT = re.compile(r"[\s^~|]*$")
 REQUEST = re.compile(r"Received request [\w.-]{1,200}: prompt: |Request [\w.-]{1,200} details: prompt: ")
 REQUEST_END = ("params: ", "sampling_params", "lora_request")
@@ -178,10 +180,40 @@ class Assembler:
     @staticmethod
     def _inner(outer: Parsed, text: str, part: int) -> Parsed:
         if part and (outer.level is not None or outer.kind == "json"):
-            return Parsed(text, outer.host, outer.process, outer.pid, outer.rank, outer.engine, outer.level, outer.kind, outer.stamp, outer.outer, outer.source, 1, False, outer.key)
+            return Parsed(
+                text,
+                outer.host,
+                outer.process,
+                outer.pid,
+                outer.rank,
+                outer.engine,
+                outer.level,
+                outer.kind,
+                outer.stamp,
+                outer.outer,
+                outer.source,
+                1,
+                False,
+                outer.key,
+            )
         inner = parse_line(text)
         if inner.level is None and inner.pid is None:
-            return Parsed(text, outer.host, outer.process, outer.pid, outer.rank, outer.engine, outer.level, outer.kind, outer.stamp, outer.outer, outer.source, outer.repeats, False, outer.key)
+            return Parsed(
+                text,
+                outer.host,
+                outer.process,
+                outer.pid,
+                outer.rank,
+                outer.engine,
+                outer.level,
+                outer.kind,
+                outer.stamp,
+                outer.outer,
+                outer.source,
+                outer.repeats,
+                False,
+                outer.key,
+            )
         return inner
 
     def _take(self, parsed: Parsed, number: int, offset: int, done: list[Record]) -> None:
@@ -212,7 +244,9 @@ class Assembler:
                 return None
         return self.clock.now
 
-    def _take_headed(self, parsed: Parsed, speaker: Speaker, line: Line, time: float | None, context: Context, done: list[Record]) -> None:
+    def _take_headed(
+        self, parsed: Parsed, speaker: Speaker, line: Line, time: float | None, context: Context, done: list[Record]
+    ) -> None:
         current = self._headed.get(speaker)
         mask = MASK.sub("#", parsed.text[:200])
         if (
@@ -233,13 +267,22 @@ class Assembler:
             done.append(self._record(self._bare.pop(speaker)))
         record = self._begin(parsed, line, time, context)
         record.first_mask = mask
-        if parsed.kind == "progress" or (parsed.kind == "uvicorn" and parsed.level is not None and parsed.level < Level.ERROR):
+        if parsed.kind == "progress" or (
+            parsed.kind == "uvicorn" and parsed.level is not None and parsed.level < Level.ERROR
+        ):
             done.append(self._record(record))  # one line, never more
             return
-        record.request = parsed.level is not None and parsed.level <= Level.INFO and bool(REQUEST.match(parsed.text)) and not _ends_request(parsed.text)
+        record.request = (
+            parsed.level is not None
+            and parsed.level <= Level.INFO
+            and bool(REQUEST.match(parsed.text))
+            and not _ends_request(parsed.text)
+        )
         self._headed[speaker] = record
 
-    def _take_bare(self, parsed: Parsed, speaker: Speaker, line: Line, time: float | None, context: Context, done: list[Record]) -> None:
+    def _take_bare(
+        self, parsed: Parsed, speaker: Speaker, line: Line, time: float | None, context: Context, done: list[Record]
+    ) -> None:
         headed = self._headed.get(speaker)
         if headed is not None and headed.size < MAX_RECORD:
             if headed.request:
@@ -247,8 +290,14 @@ class Assembler:
                 headed.request = not _ends_request(line.text)
                 return
             adjacent = line.number - headed.last <= 1
-            continues = headed.kind in ("glog", "python", "gunicorn", "ray", "raylet", "nccl", "json") or (headed.kind == "uvicorn" and headed.level == Level.ERROR)
-            if continues and adjacent and not (headed.kind == "glog" and _begins(line.text) and headed.level != Level.ERROR):
+            continues = headed.kind in ("glog", "python", "gunicorn", "ray", "raylet", "nccl", "json") or (
+                headed.kind == "uvicorn" and headed.level == Level.ERROR
+            )
+            if (
+                continues
+                and adjacent
+                and not (headed.kind == "glog" and _begins(line.text) and headed.level != Level.ERROR)
+            ):
                 self._append(headed, line)
                 return
         bare = self._bare.get(speaker)

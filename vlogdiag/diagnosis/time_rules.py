@@ -1,0 +1,245 @@
+"""Rules about time: several records in a row (`sequence`), or something that then fails to come (`silence`).
+
+Time is log time only. A silence is decided by the moment of the record that ends it, or by the clock's last value, never
+by the lines between, so that skipping lines that match nothing changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from vlogdiag.diagnosis.engine import Detection, Matcher, line_at, reaches
+from vlogdiag.diagnosis.scope import RunScope
+from vlogdiag.model import Line, Record
+from vlogdiag.signatures.types import Match, Sequence, Signature, Silence, Step
+from vlogdiag.values import Quantity
+
+__all__ = ["TimeRules"]
+
+MAX_KEYS = 1_000
+"""States held per rule (distinct runs and `by` values); beyond it the oldest is forgotten."""
+MAX_GATHERED = 200
+"""Records held per step: no rule wants more."""
+MAX_SHOWN = 4
+
+ScopeOf = Callable[[Record, Mapping[str, Quantity | None]], RunScope]
+Captures = dict[str, Quantity | None]
+Key = tuple[int, tuple[object, ...]]
+
+
+@dataclass(slots=True)
+class _Found:
+    """A record that matched a step, reduced to what is needed later."""
+
+    record: Record
+    line: Line
+    start: int
+    captures: Captures
+
+    @property
+    def time(self) -> float | None:
+        return self.record.time
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """What a sequence has seen of its steps, for one key."""
+
+    steps: list[list[_Found]] = field(default_factory=list)
+
+
+class TimeRules:
+    """All rules with a `sequence` or a `silence`, fed record by record."""
+
+    def __init__(self, signatures: Iterable[Signature], matcher: Matcher, scope_of: ScopeOf) -> None:
+        self._matcher = matcher
+        self._scope_of = scope_of
+        timed = [s for s in signatures if s.sequence is not None or s.silence is not None]
+        self._sequences = tuple((s, s.sequence) for s in timed if s.sequence is not None)
+        self._silences = tuple((s, s.silence) for s in timed if s.silence is not None)
+        self._gathered: dict[str, OrderedDict[Key, _Gathering]] = {s.id: OrderedDict() for s, _ in self._sequences}
+        self._pending: dict[str, OrderedDict[Key, _Found]] = {s.id: OrderedDict() for s, _ in self._silences}
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """Literals without which no step, ending or reset can match."""
+        return tuple({p.gate for s, _ in (*self._sequences, *self._silences) for p in s.patterns})
+
+    def take(self, record: Record, text: str) -> list[Detection]:
+        """Account for one record; returns what it completed."""
+        fired: list[Detection] = []
+        for signature, sequence in self._sequences:
+            fired.extend(self._sequence(signature, sequence, record, text))
+        for signature, silence in self._silences:
+            fired.extend(self._silence(signature, silence, record, text))
+        return fired
+
+    def overdue(self, now: float | None) -> list[Detection]:
+        """Silences that have lasted long enough by `now` (seconds on the log's clock)."""
+        fired: list[Detection] = []
+        if now is None:
+            return fired
+        for signature, silence in self._silences:
+            pending = self._pending[signature.id]
+            for key, found in list(pending.items()):
+                limit = self._limit(silence, found)
+                if limit is not None and found.time is not None and now - found.time >= limit:
+                    del pending[key]
+                    fired.append(_detection(signature, [found]))
+        return fired
+
+    def at_end(self, runs_open: Callable[[int], bool]) -> list[Detection]:
+        """Silences that a finished log ends in, for rules with `at_end` and runs that have not ended themselves."""
+        fired: list[Detection] = []
+        for signature, silence in self._silences:
+            if silence.at_end:
+                for (run, _), found in self._pending[signature.id].items():
+                    if runs_open(run):
+                        fired.append(_detection(signature, [found], at_end=True))
+        return fired
+
+    def forget(self, run: int) -> None:
+        """A run has ended: what it was silent about no longer matters."""
+        for pending in self._pending.values():
+            for key in [k for k in pending if k[0] == run]:
+                del pending[key]
+
+    # --- sequences ---
+
+    def _sequence(self, signature: Signature, sequence: Sequence, record: Record, text: str) -> Iterator[Detection]:
+        states = self._gathered[signature.id]
+        if any(self._matcher.search(pattern, text) is not None for pattern in sequence.unless):
+            for key in [k for k in states if k[0] == record.run]:
+                del states[key]
+            return
+        for number, step in enumerate(sequence.steps):
+            found = self._find(step, record, text)
+            if found is None:
+                continue
+            key = (record.run, _by(sequence.by, record, found.captures))
+            state = states.get(key)
+            if state is None:
+                state = states[key] = _Gathering([[] for _ in sequence.steps])
+                if len(states) > MAX_KEYS:
+                    states.popitem(last=False)
+            self._add(sequence, state, number, found)
+            if self._complete(sequence, state):
+                chain = sorted((f for step_found in state.steps for f in step_found), key=lambda f: f.line.number)
+                del states[key]
+                yield _detection(signature, chain)
+            return  # one record serves one step
+
+    def _add(self, sequence: Sequence, state: _Gathering, number: int, found: _Found) -> None:
+        if not sequence.any_order and any(
+            not step.optional and len(state.steps[before]) < step.at_least
+            for before, step in enumerate(sequence.steps[:number])
+        ):
+            return  # its predecessors have not been seen
+        state.steps[number].append(found)
+        del state.steps[number][:-MAX_GATHERED]
+        limit = None
+        if sequence.within is not None:
+            quantity = sequence.within.evaluate(self._scope_of(found.record, found.captures))
+            limit = float(quantity.number) if quantity is not None and quantity.number is not None else None
+        if limit is not None and found.time is not None:
+            for gathered in state.steps:
+                gathered[:] = [f for f in gathered if f.time is None or found.time - f.time <= limit]
+
+    @staticmethod
+    def _complete(sequence: Sequence, state: _Gathering) -> bool:
+        return all(
+            step.optional or len(found) >= step.at_least
+            for step, found in zip(sequence.steps, state.steps, strict=True)
+        )
+
+    # --- silences ---
+
+    def _silence(self, signature: Signature, silence: Silence, record: Record, text: str) -> Iterator[Detection]:
+        pending = self._pending[signature.id]
+        begins = self._find(silence.match, record, text)
+        ends = (
+            begins is not None
+            if not silence.until
+            else any(self._matcher.search(p, text) is not None for p in silence.until)
+        )
+        if ends:
+            by = _by(silence.by, record, begins.captures if begins is not None else {})
+            for key, found in [
+                (k, f) for k, f in pending.items() if k[0] == record.run and (k[1] == by or begins is None)
+            ]:
+                del pending[key]
+                limit = self._limit(silence, found)
+                if (
+                    limit is not None
+                    and found.time is not None
+                    and record.time is not None
+                    and record.time - found.time >= limit
+                ):
+                    yield _detection(signature, [found])
+        if begins is not None and (
+            silence.when is None or silence.when.truth(self._scope_of(record, begins.captures)) is True
+        ):
+            key = (record.run, _by(silence.by, record, begins.captures))
+            if silence.until and key in pending:
+                return  # the first one counts
+            pending[key] = begins
+            if len(pending) > MAX_KEYS:
+                pending.popitem(last=False)
+
+    def _limit(self, silence: Silence, found: _Found) -> float | None:
+        quantity = silence.for_.evaluate(self._scope_of(found.record, found.captures))
+        return float(quantity.number) if quantity is not None and quantity.number is not None else None
+
+    # --- matching one record ---
+
+    def _find(self, match: Match, record: Record, text: str) -> _Found | None:
+        if not any(p.gate in text for p in match.lines) or not reaches(match, record):
+            return None
+        place = self._matcher.first(match.lines, text)
+        if place is None or not self._matcher.holds(match, record, text):
+            return None
+        captures: Captures = dict(place.captures)
+        self._matcher.capture(match.captures, text, record, captures, [])
+        if (
+            isinstance(match, Step)
+            and match.when is not None
+            and match.when.truth(self._scope_of(record, captures)) is not True
+        ):
+            return None
+        return _Found(record, line_at(record, place.start), place.start, captures)
+
+
+def _by(names: Iterable[str], record: Record, captures: Mapping[str, Quantity | None]) -> tuple[object, ...]:
+    own = {
+        "rank": record.origin.rank,
+        "engine": record.origin.engine,
+        "speaker": (record.origin.host, record.origin.pid),
+    }
+    return tuple(own[name] if name in own else getattr(captures.get(name), "value", None) for name in names)
+
+
+def _detection(signature: Signature, chain: list[_Found], *, at_end: bool = False) -> Detection:
+    """The chain's first record leads; the last one's captures win, since they say how it ended."""
+    captures: Captures = {}
+    for found in chain:
+        for name, value in found.captures.items():
+            if value is not None or name not in captures:
+                captures[name] = value
+    lead = chain[0]
+    others = [found.line for found in chain[1:]]
+    if len(others) > MAX_SHOWN:
+        others = [*others[: MAX_SHOWN - 1], others[-1]]
+    return Detection(
+        signature,
+        lead.record,
+        captures,
+        lead.line,
+        lead.start,
+        (),
+        tuple(others),
+        at_end=at_end,
+        last=chain[-1].record,
+        times=len(chain),
+    )
