@@ -1,13 +1,14 @@
 /* Plays libnvidia-ml.so.1 from a text of key=value lines, so that the real binding can be tested without a driver.
  *
- * The file named by FAKE_NVML is read anew whenever it changes, so a test can lose a GPU or free a hanging call while the
- * process under test runs. Structures are laid out as nvml.h lays them out; only the functions that vlogdiag calls exist.
+ * The file named by FAKE_NVML is read anew whenever it changes, so a test can lose a GPU or free a hanging call while
+ * the process under test runs. Structures are laid out as nvml.h does; only the functions that vlogdiag calls exist.
  *
  *   count=2                                  number of GPUs (at most 16)
  *   init=9                                   nvmlInit answers this error
  *   gpu.0.KEY=VALUE                          see the readers below; a key that is absent answers NOT_SUPPORTED
  *   error.FUNCTION=3, error.1.FUNCTION=15    the function answers this error, for all GPUs or one
  *   hang.FUNCTION=1, hang.1.FUNCTION=1       the function does not return while the line stands
+ *   print.FUNCTION=1                         the function writes to the process's stdout
  *   crash.FUNCTION=1                         the function kills the process
  *   lost.1=1                                 every call on GPU 1 answers GPU_IS_LOST
  *   xids=0:48,1:79                           events (GPU:code), each delivered once, in this order
@@ -18,7 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, GPU_IS_LOST = 15 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, TIMEOUT = 10 };
+enum { GPU_IS_LOST = 15, VERSION_MISMATCH = 25 };
 enum { GPUS = 16, MIGS = 8, TEXT = 65536 };
 
 typedef unsigned long long u64;
@@ -44,7 +46,7 @@ static void load(void) {
     const char *path = getenv("FAKE_NVML");
     struct stat now;
     if (!path || stat(path, &now)) return;
-    if (now.st_size == read_size && now.st_mtim.tv_sec == read_at.tv_sec && now.st_mtim.tv_nsec == read_at.tv_nsec) return;
+    if (now.st_size == read_size && !memcmp(&now.st_mtim, &read_at, sizeof read_at)) return;
     FILE *file = fopen(path, "r");
     if (!file) return;
     scenario[0] = '\n'; /* so that every key is found behind a line end */
@@ -93,7 +95,8 @@ static int string(const device *d, const char *key, char *to, unsigned size) {
     return SUCCESS;
 }
 
-static int fault(const char *what, const char *function, int gpu) { /* value of "WHAT.FUNCTION" or "WHAT.GPU.FUNCTION", else 0 */
+/* The value of "WHAT.FUNCTION" or "WHAT.GPU.FUNCTION", else 0. */
+static int fault(const char *what, const char *function, int gpu) {
     char key[128];
     const char *text;
     snprintf(key, sizeof key, "%s.%s", what, function);
@@ -109,6 +112,7 @@ static int enter(const char *function, const device *d) { /* what every function
     char key[32];
     load();
     if (fault("crash", function, gpu)) abort();
+    if (fault("print", function, gpu)) { puts("[\"noise\""); fflush(stdout); }
     while (fault("hang", function, gpu)) { usleep(5000); load(); }
     if (d) {
         snprintf(key, sizeof key, "lost.%d", gpu);
@@ -170,10 +174,11 @@ int nvmlDeviceGetMemoryInfo(device *d, memory_v1 *m) {
 
 int nvmlDeviceGetMemoryInfo_v2(device *d, memory_v2 *m) {
     ENTER(d);
-    if (m->version != (sizeof *m | 2u << 24)) return 25; /* ARGUMENT_VERSION_MISMATCH */
+    if (m->version != (sizeof *m | 2u << 24)) return VERSION_MISMATCH;
     m->reserved = 0;
     number(d, "reserved", &m->reserved);
-    return number(d, "total", &m->total) || number(d, "free", &m->free) || number(d, "used", &m->used) ? NOT_SUPPORTED : SUCCESS;
+    if (number(d, "total", &m->total) || number(d, "free", &m->free)) return NOT_SUPPORTED;
+    return number(d, "used", &m->used);
 }
 
 int nvmlDeviceGetUtilizationRates(device *d, utilization *u) {
@@ -194,15 +199,15 @@ int nvmlDeviceGetMaxClockInfo(device *d, unsigned type, unsigned *mhz) {
     return type == 1 ? small(d, "smmax", mhz) : INVALID_ARGUMENT;
 }
 
-int nvmlDeviceGetCurrentClocksEventReasons(device *d, u64 *reasons) { ENTER(d); return number(d, "throttle", reasons); }
-int nvmlDeviceGetCurrentClocksThrottleReasons(device *d, u64 *reasons) { ENTER(d); return number(d, "throttle", reasons); }
+int nvmlDeviceGetCurrentClocksEventReasons(device *d, u64 *bits) { ENTER(d); return number(d, "throttle", bits); }
+int nvmlDeviceGetCurrentClocksThrottleReasons(device *d, u64 *bits) { ENTER(d); return number(d, "throttle", bits); }
 
 typedef struct { unsigned version, sensor; int celsius; } temperature;
 
 int nvmlDeviceGetTemperatureV(device *d, temperature *t) {
     unsigned celsius = 0;
     ENTER(d);
-    if (t->version != (sizeof *t | 1u << 24)) return 25;
+    if (t->version != (sizeof *t | 1u << 24)) return VERSION_MISMATCH;
     int status = t->sensor == 0 ? small(d, "temp", &celsius) : INVALID_ARGUMENT;
     t->celsius = (int)celsius;
     return status;
@@ -219,10 +224,10 @@ int nvmlDeviceGetTotalEccErrors(device *d, unsigned type, unsigned counter, u64 
     return number(d, counter == 0 ? "ecc.volatile" : "ecc.aggregate", count);
 }
 
-int nvmlDeviceGetRemappedRows(device *d, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed) {
+int nvmlDeviceGetRemappedRows(device *d, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *bad) {
     ENTER(d);
     const char *text = text_of(d, "rows");
-    return text && sscanf(text, "%u,%u,%u,%u", corrected, uncorrected, pending, failed) == 4 ? SUCCESS : NOT_SUPPORTED;
+    return text && sscanf(text, "%u,%u,%u,%u", corrected, uncorrected, pending, bad) == 4 ? SUCCESS : NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetNvLinkState(device *d, unsigned link, unsigned *active) { /* nvlinks=110 : the third link is down */
@@ -252,7 +257,8 @@ int nvmlDeviceGetMigDeviceHandleByIndex(device *d, unsigned index, device **mig)
     return text_of(*mig, "uuid") ? SUCCESS : NOT_FOUND;
 }
 
-static int list(const device *d, const char *key, unsigned *count, process_info *to) { /* processes=PID:BYTES,PID:BYTES */
+/* processes=PID:BYTES,PID:BYTES */
+static int list(const device *d, const char *key, unsigned *count, process_info *to) {
     const char *text = text_of(d, key);
     unsigned found = 0;
     if (!text) return NOT_SUPPORTED;
@@ -269,10 +275,13 @@ static int list(const device *d, const char *key, unsigned *count, process_info 
     return fits ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(device *d, unsigned *count, process_info *to) { ENTER(d); return list(d, "processes", count, to); }
-int nvmlDeviceGetComputeRunningProcesses_v2(device *d, unsigned *count, process_info *to) { ENTER(d); return list(d, "processes", count, to); }
-int nvmlDeviceGetGraphicsRunningProcesses_v3(device *d, unsigned *count, process_info *to) { ENTER(d); return list(d, "graphics", count, to); }
-int nvmlDeviceGetGraphicsRunningProcesses_v2(device *d, unsigned *count, process_info *to) { ENTER(d); return list(d, "graphics", count, to); }
+#define LISTS(function, key) \
+    int function(device *d, unsigned *count, process_info *to) { ENTER(d); return list(d, key, count, to); }
+
+LISTS(nvmlDeviceGetComputeRunningProcesses_v3, "processes")
+LISTS(nvmlDeviceGetComputeRunningProcesses_v2, "processes")
+LISTS(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics")
+LISTS(nvmlDeviceGetGraphicsRunningProcesses_v2, "graphics")
 
 static unsigned delivered;
 static u64 registered[GPUS];

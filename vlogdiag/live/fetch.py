@@ -54,7 +54,7 @@ def fetch(url: str, *, limit: float = TIME_LIMIT, max_bytes: int = SIZE_LIMIT) -
             return answer
         target = urljoin(url, location)
         if _place(target) != _place(url):
-            raise FetchError("it redirects to another host")
+            raise FetchError("it redirects elsewhere")
         url = target
     raise FetchError("it redirects in a circle")
 

@@ -57,6 +57,7 @@ class NvmlProbe:
         self._asked_at = monotonic()
         self._owes = False
         """True while a request has not been answered to its end: the driver hangs."""
+        self._late: list[list[Any]] = []
         self._dead: str | None = None
 
     @classmethod
@@ -101,6 +102,8 @@ class NvmlProbe:
                 if message[0] == "done":
                     self._owes = False
                     break
+                if message[0] == "xid":  # an event is delivered once: it must not go down with the late answer
+                    self._late.append(message)
             if self._owes and self._dead is None:
                 waited = self._monotonic() - self._asked_at
                 return _nothing(f"the driver hangs: {self._where()} has not answered for {waited:.0f} s")
@@ -109,6 +112,9 @@ class NvmlProbe:
         if self._dead is not None:
             return _nothing(self._dead)
         answer = _Answer()
+        for message in self._late:
+            answer.take(message)
+        self._late.clear()
         for message in self._messages(limit):
             if message[0] == "done":
                 self._owes = False

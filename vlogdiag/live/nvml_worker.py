@@ -72,9 +72,9 @@ class _Worker:
             self._announce(None, "count")
             count = nv.nvmlDeviceGetCount()
         except nv.NVMLError as error:
-            self._writer.put("failed", reason_of(error))
-            self._writer.send()
-            return False
+            return self._fail(reason_of(error))
+        if count == 0:
+            return self._fail("the driver sees no GPU")
         for gpu in range(count):
             self._open_gpu(gpu)
         self._register()
@@ -108,6 +108,11 @@ class _Worker:
         self._drain_events()
         self._writer.put("done")
         self._writer.send()
+
+    def _fail(self, reason: str) -> bool:
+        self._writer.put("failed", reason)
+        self._writer.send()
+        return False
 
     def _open_gpu(self, gpu: int) -> None:
         self._announce(gpu, "handle")
