@@ -87,6 +87,8 @@ class EnvEntry:
     form: str
     """A key of `environment.FORMS`."""
     layers: tuple[str, ...] = ()
+    drop_text: str = ""
+    """What stands in the deleted span's place, where nothing would be a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +97,20 @@ class EnvPlace:
 
     entries: tuple[EnvEntry, ...] = ()
     at: int | None = None
-    """Document offset for a new variable, written as `before` + rendered form + `after`; None: no such place."""
+    """Document offset for new variables, or None: no such place. Written are `opening`, for each variable `before`,
+    its form and `after` (joined by `between`), then `closing`; line breaks inside a form are followed by `indent`."""
     before: str = ""
     after: str = ""
+    opening: str = ""
+    closing: str = ""
+    between: str = ""
+    indent: str = ""
     form: str = "shell assignment"
     layers: tuple[str, ...] = ()
-    why_not: str | None = None
-    """Why the variables of this file cannot be changed with certainty."""
+    fixed: tuple[str, ...] = ()
+    """Variables whose value the file takes from elsewhere (a secret, a config map)."""
+    uncertain: tuple[str, ...] = ()
+    """Variables that the file also sets under conditions: a new setting wins over these, but they cannot be unset."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,22 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from vlogdiag.launch.command import Kind, LaunchCommand, NotCertain
+from vlogdiag.launch.dockerfile import read_dockerfile
 from vlogdiag.launch.inset import whole
 from vlogdiag.launch.shell import read_shell
+from vlogdiag.launch.units import read_supervisor, read_systemd
+from vlogdiag.launch.yaml_files import read_compose, read_kubernetes
 
 MAX_CHARACTERS = 1 << 20
 """A launch file of more than a MiB is something else, and the parsers are not meant for it."""
 
 _READERS: dict[Kind, Callable[[str], list[LaunchCommand]]] = {
     "shell": lambda text: read_shell(whole(text)),
+    "compose": read_compose,
+    "kubernetes": read_kubernetes,
+    "dockerfile": read_dockerfile,
+    "systemd": read_systemd,
+    "supervisor": read_supervisor,
 }
 
 

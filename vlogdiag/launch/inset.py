@@ -112,6 +112,8 @@ def _same(text: str) -> str:
 LAYERS: dict[str, Callable[[str], str]] = {
     "shell double quotes": _shell_double,
     "shell single quotes": _shell_single,
+    "unit single quotes": lambda text: re.sub(r"([\\'])", r"\\\1", text),
+    "unit double quotes": lambda text: re.sub(r'([\\"])', r"\\\1", text),
     "json string": _json,
     "yaml double quotes": _json,
     "yaml single quotes": _yaml_single,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from vlogdiag.launch.inset import Piece
 
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
+_UNIT = {**{key: _ANSI[key] for key in "abfnrtv"}, "s": " "}
 _PLAIN = re.compile(r"^[A-Za-z0-9@%+=:,./_-]+$")
 """What needs no quotes in a shell; shlex.quote allows the same."""
 
@@ -25,8 +26,11 @@ class Unquoted:
         return "".join(char for char, _, _ in self.pieces)
 
 
-def unquote(raw: str) -> Unquoted:
-    """A shell word without its quotes; expansions stay as they are written."""
+def unquote(raw: str, unit: bool = False) -> Unquoted:
+    """A shell word without its quotes; expansions stay as they are written.
+
+    `unit`: a word of a systemd unit, where backslashes work inside single quotes too and `$'…'` is nothing special.
+    """
     pieces: list[Piece] = []
     literal = True
     quote = ""
@@ -34,7 +38,10 @@ def unquote(raw: str) -> Unquoted:
     while i < len(raw):
         char = raw[i]
         following = raw[i + 1 : i + 2]
-        if quote in ("'", "$'"):
+        if unit and char == "\\" and following and following != "\n":
+            pieces.append((_UNIT.get(following, following), i, i + 2))
+            i += 1
+        elif quote in ("'", "$'"):
             if char == "'":
                 quote = ""
             elif quote == "$'" and char == "\\" and following:
@@ -51,7 +58,7 @@ def unquote(raw: str) -> Unquoted:
             quote = "" if quote else '"'
         elif char == "'" and not quote:
             quote = "'"
-        elif char == "$" and following == "'" and not quote:
+        elif char == "$" and following == "'" and not quote and not unit:
             quote = "$'"
             i += 1
         elif char in "$`":
@@ -83,8 +90,8 @@ def _expansion_end(raw: str, start: int) -> int:
     return name.end() if name else start + 1
 
 
-def split(text: str) -> list[tuple[int, int]]:
-    """Spans of the blank-separated words of `text`; quotes and backslashes as in a shell, nothing else is special."""
+def split(text: str, unit: bool = False) -> list[tuple[int, int]]:
+    """Spans of the blank-separated words of `text`; quotes and backslashes as in a shell (in a systemd unit)."""
     spans: list[tuple[int, int]] = []
     start = -1
     quote = ""
@@ -100,7 +107,7 @@ def split(text: str) -> list[tuple[int, int]]:
         else:
             if start < 0:
                 start = i
-            if char == "\\" and quote != "'":
+            if char == "\\" and (unit or quote != "'"):
                 i += 1
             elif char in "'\"":
                 quote = "" if quote == char else quote or char
@@ -117,8 +124,10 @@ def quote_word(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def quote_double(text: str) -> str:
-    """`text` as one word of a unit file: bare where possible, else double quotes with backslash escapes."""
+def quote_plainly(text: str) -> str:
+    """`text` as one word for unit files and their like: both quotes there know backslashes, `'\\''` is not known."""
     if _PLAIN.match(text):
         return text
+    if "'" not in text and "\\" not in text:
+        return f"'{text}'"
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

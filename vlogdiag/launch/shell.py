@@ -9,10 +9,12 @@ from functools import cache
 
 from tree_sitter import Node
 
-from vlogdiag.launch.command import Kind, LaunchCommand, Site, Source, Word, position
+from vlogdiag.launch.command import EnvPlace, Kind, LaunchCommand, Site, Source, Word, position
 from vlogdiag.launch.entry import Found, Nested, find_entry, name_of
 from vlogdiag.launch.inset import Inset, double_quoted, verbatim
+from vlogdiag.launch.nesting import inside
 from vlogdiag.launch.quoting import unquote
+from vlogdiag.launch.shell_env import shell_environment
 from vlogdiag.launch.shell_tree import Span, Tree, array_words, command_words, condition, in_function, parse, statement
 
 _HARMLESS = frozenset(("echo", "printf", "log", "info", "warn", "logger"))
@@ -49,7 +51,7 @@ def read_shell(inset: Inset, kind: Kind = "shell", doubt: str | None = None, dep
         reading = _read_words(tree, node)
         entry = find_entry(reading.words)
         if isinstance(entry, Nested):
-            inner, inner_doubt = _inside(tree, entry)
+            inner, inner_doubt = inside(inset, inset.starts.index(entry.word.start), entry.word.raw)
             found += read_shell(inner, kind, doubt or entry.doubt or inner_doubt, depth + 1)
         elif entry:
             found.append(_command(reading, entry, kind, doubt))
@@ -64,7 +66,10 @@ def _command(reading: _Reading, found: Found, kind: Kind, doubt: str | None) -> 
         doubt = doubt or f"it is built in the function {name}(), line {tree.line(function)}"
     if statement(node).has_error:
         doubt = doubt or f"the shell grammar cannot read the lines around line {tree.line(node)}"
-    line, column = position(tree.inset.document, found.words[0].start if found.words else reading.sites[0].end)
+    first = found.words[0] if found.words else None
+    end = reading.sites[0].end
+    before = [word for word in reading.words if word.end <= (first.start if first else end)]
+    line, column = position(tree.inset.document, first.start if first else end)
     return LaunchCommand(
         argv=tuple(word.text for word in found.words),
         line=line,
@@ -77,8 +82,22 @@ def _command(reading: _Reading, found: Found, kind: Kind, doubt: str | None) -> 
         arguments_at=found.arguments_at,
         words=found.words,
         sites=tuple(reading.sites),
+        env=_environment(reading, found, before),
         notes=tuple(_notes(tree, node)),
     )
+
+
+def _environment(reading: _Reading, found: Found, before: list[Word]) -> EnvPlace:
+    """Where the command's variables stand; a command that is an array has them at the line that spreads it."""
+    tree = reading.tree
+    own = [word for word in before if word.site == 0]
+    first = next((word for word in found.words if word.site == 0), None)
+    if found.image is not None:
+        return shell_environment(tree, reading.command, own, own[-1] if own else reading.words[0], container=True)
+    if first is None or first is not found.words[0]:
+        token = reading.sites[0].tokens[len(own)]
+        first = Word("", *token)
+    return shell_environment(tree, reading.command, own, first, container=False)
 
 
 def _notes(tree: Tree, node: Node) -> list[str]:
@@ -105,7 +124,8 @@ def _read_words(tree: Tree, command: Node) -> _Reading:
     spans = command_words(tree, command)
     if not spans:
         return reading
-    reading.add_site(Site("shell", tree.inset.layers, *tree.inset.span(spans[0][0], spans[-1][1])))
+    tokens = tuple(tree.inset.span(*span) for span in spans)
+    reading.add_site(Site("shell", tree.inset.layers, tokens[0][0], tokens[-1][1], None, tokens))
     for span in spans:
         raw = tree.inset.text[slice(*span)]
         array, variable = _ARRAY.match(raw), _VARIABLE.match(raw)
@@ -129,23 +149,6 @@ def _word(tree: Tree, span: Span, site: int) -> Word:
     plain = unquote(raw)
     start, end = tree.inset.span(*span)
     return Word(plain.text, start, end, site, plain.literal, None, raw)
-
-
-def _inside(tree: Tree, nested: Nested) -> tuple[Inset, str | None]:
-    """The text that a nested shell reads, and what makes it doubtful."""
-    raw = nested.word.raw
-    start = _index_of(tree.inset, nested.word.start)
-    inner = raw[1:-1]
-    if len(raw) >= 2 and raw[0] == raw[-1] == "'" and "'" not in inner:
-        return tree.inset.unwrap(start + 1, verbatim(inner), "shell single quotes"), None
-    if len(raw) >= 2 and raw[0] == raw[-1] == '"' and not re.search(r'(?<!\\)(\\\\)*"', inner):
-        return tree.inset.unwrap(start + 1, double_quoted(inner), "shell double quotes"), None
-    return tree.inset.unwrap(start, unquote(raw).pieces, None), "its command line is put together from quoted pieces"
-
-
-def _index_of(inset: Inset, place: int) -> int:
-    """Index in the inset's text of the character that begins at `place` in the document."""
-    return inset.starts.index(place)
 
 
 def _spread_string(reading: _Reading, name: str) -> list[Word] | None:
@@ -172,7 +175,8 @@ def _spread_string(reading: _Reading, name: str) -> list[Word] | None:
         own = _self_reference(name).match(inner.text)
         hits = list(re.compile(r"\S+").finditer(inner.text, own.end() if own else 0))
         used = hits[-1].end() if hits else len(inner.text)
-        site = reading.add_site(Site("bare", inner.layers, *inner.span(0, used), locked))
+        tokens = tuple(inner.span(*hit.span()) for hit in hits)
+        site = reading.add_site(Site("bare", inner.layers, *inner.span(0, used), locked, tokens))
         for hit in hits:
             literal = value.type == "raw_string" or "$" not in hit.group()
             words.append(Word(hit.group(), *inner.span(*hit.span()), site, literal, None, hit.group()))
@@ -199,9 +203,9 @@ def _spread_array(reading: _Reading, name: str) -> list[Word] | None:
             return None
         opening = tree.span(array)[0]
         start = tree.inset.ends[opening]
-        site = reading.add_site(
-            Site("shell", tree.inset.layers, start, tree.inset.span(*spans[-1])[1] if spans else start, locked)
-        )
+        tokens = tuple(tree.inset.span(*span) for span in spans)
+        end = tokens[-1][1] if tokens else start
+        site = reading.add_site(Site("shell", tree.inset.layers, start, end, locked, tokens))
         for span in spans:
             word = _word(tree, span, site)
             variable = _VARIABLE.match(word.raw)

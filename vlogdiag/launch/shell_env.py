@@ -1,0 +1,139 @@
+"""Reads from a shell text the environment variables that it gives a launch command, and where another one would go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tree_sitter import Node
+
+from vlogdiag.launch.command import EnvEntry, EnvPlace, Word
+from vlogdiag.launch.entry import name_of
+from vlogdiag.launch.quoting import unquote
+from vlogdiag.launch.shell_tree import Tree, condition
+
+_ASSIGNMENT = re.compile(r"^([A-Za-z_]\w*)=(.*)$", re.DOTALL)
+_GOES_ON = re.compile(r"(\\|&&|\|\|?|;;|\()[ \t]*$")
+"""A line that ends so is continued: an `export` line cannot follow it."""
+_CLEARS = frozenset(("sudo", "doas", "su-exec", "gosu", "chroot", "env"))
+"""Programs before which `NAME=value` would not (surely) arrive at the server."""
+
+
+def shell_environment(tree: Tree, command: Node, before: Sequence[Word], first: Word, container: bool) -> EnvPlace:
+    """`before` are the command's words in front of the server's, `first` is the server's first word."""
+    if container:
+        return _container(tree, before, first)
+    exported, uncertain = _exports(tree, command)
+    prefixes = [_prefix(tree, command, child) for child in command.children if child.type == "variable_assignment"]
+    inline = _env_words(tree, before, first)
+    entries = (*exported, *prefixes, *inline)
+    layers = tree.inset.layers
+    if inline or any(name_of(word.text) in _CLEARS for word in before):
+        has_env = any(name_of(word.text) == "env" for word in before)
+        lead = "" if has_env else "env "
+        return EnvPlace(entries, first.start, lead, " ", form="shell word", layers=layers, uncertain=uncertain)
+    start = tree.inset.starts[tree.span(command)[0]]
+    document = tree.inset.document
+    line_start = document.rfind("\n", 0, start) + 1
+    indent = document[line_start:start]
+    alone = not indent.strip(" \t") and not _GOES_ON.search(document[:line_start].rstrip("\r\n"))
+    if alone and not prefixes and not layers:
+        return EnvPlace(entries, start, "export ", "\n" + indent, layers=layers, uncertain=uncertain)
+    return EnvPlace(entries, start, "", " ", layers=layers, uncertain=uncertain)
+
+
+def _exports(tree: Tree, command: Node) -> tuple[list[EnvEntry], tuple[str, ...]]:
+    """`export A=1` before the command, in order; and the names that conditions or functions may set."""
+    entries: list[EnvEntry] = []
+    uncertain: list[str] = []
+    for name, nodes in tree.assignments.items():
+        for node in nodes:
+            holder = node.parent
+            declared = (
+                holder is not None
+                and holder.type == "declaration_command"
+                and tree.text(holder).startswith(("export", "declare -x", "typeset -x"))
+            )
+            if node.type != "variable_assignment" or node.start_byte > command.start_byte:
+                continue
+            if not declared and not _exported_elsewhere(tree, name):
+                continue
+            if condition(tree, node, command):
+                uncertain.append(name)
+            else:
+                entries.append(_export(tree, node, holder if declared else None, name))
+    return sorted(entries, key=lambda entry: entry.start), tuple(uncertain)
+
+
+def _exported_elsewhere(tree: Tree, name: str) -> bool:
+    return bool(re.search(rf"^[ \t]*export[ \t]+(?:\w+[ \t]+)*{re.escape(name)}\b(?!=)", tree.inset.text, re.MULTILINE))
+
+
+def _export(tree: Tree, node: Node, declaration: Node | None, name: str) -> EnvEntry:
+    start, end = tree.inset.span(*tree.span(node))
+    raw = tree.text(node).partition("=")[2]
+    document = tree.inset.document
+    holder = declaration or node
+    drop_start, drop_end = tree.inset.span(*tree.span(holder))
+    drop_text = f"unset {name}"
+    if declaration is not None and sum(child.type == "variable_assignment" for child in declaration.children) > 1:
+        drop_start, drop_end, drop_text = start - 1, end, ""
+    else:
+        line_start = document.rfind("\n", 0, drop_start) + 1
+        line_end = document.find("\n", drop_end)
+        rest = document[drop_end : len(document) if line_end < 0 else line_end]
+        if not document[line_start:drop_start].strip() and not rest.strip():
+            drop_start, drop_end, drop_text = line_start, len(document) if line_end < 0 else line_end + 1, ""
+    return EnvEntry(
+        name, unquote(raw).text, start, end, drop_start, drop_end, "shell assignment", tree.inset.layers, drop_text
+    )
+
+
+def _prefix(tree: Tree, command: Node, node: Node) -> EnvEntry:
+    name, _, raw = tree.text(node).partition("=")
+    start, end = tree.inset.span(*tree.span(node))
+    following = next(child for child in command.children if child.start_byte >= node.end_byte)
+    drop_end = tree.inset.starts[tree.span(following)[0]]
+    return EnvEntry(name, unquote(raw).text, start, end, start, drop_end, "shell assignment", tree.inset.layers)
+
+
+def _env_words(tree: Tree, before: Sequence[Word], first: Word) -> list[EnvEntry]:
+    """`NAME=value` words after `env`, `sudo` and their like."""
+    entries = []
+    for word, following in zip(before, (*before[1:], first), strict=False):
+        hit = _ASSIGNMENT.match(word.text)
+        if hit and word is not before[0]:
+            layers = tree.inset.layers
+            entries.append(
+                EnvEntry(hit[1], hit[2], word.start, word.end, word.start, following.start, "shell word", layers)
+            )
+    return entries
+
+
+def _container(tree: Tree, before: Sequence[Word], first: Word) -> EnvPlace:
+    """`docker run -e NAME=value`."""
+    layers = tree.inset.layers
+    entries = []
+    runs = next((k for k, word in enumerate(before) if word.text == "run"), 0)
+    at, lead = before[runs].end, " -e "
+    for k, word in enumerate(before):
+        if word.text in ("-e", "--env") and k + 1 < len(before):
+            hit, start, end, form = (
+                _ASSIGNMENT.match(before[k + 1].text),
+                before[k + 1].start,
+                before[k + 1].end,
+                "shell word",
+            )
+            last = before[k + 1]
+        elif word.text.startswith("--env="):
+            hit, start, end, form = _ASSIGNMENT.match(word.text[6:]), word.start + 6, word.end, "shell word"
+            last = word
+        else:
+            continue
+        previous = before[k - 1].end
+        gap = tree.inset.document[previous : word.start]
+        if re.fullmatch(r"[ \t]*(\\\r?\n[ \t]*)?", gap):
+            at, lead = last.end, gap + "-e "
+        if hit:
+            entries.append(EnvEntry(hit[1], hit[2], start, end, previous, last.end, form, layers))
+    return EnvPlace(tuple(entries), at, lead, form="shell word", layers=layers)
