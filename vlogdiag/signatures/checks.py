@@ -54,7 +54,7 @@ def all_fixes(rule: Signature, rules: Mapping[str, Signature]) -> tuple[FixTempl
 
 
 def _one_kind_a_capture(rule: Signature, rules: Mapping[str, Signature]) -> Found:
-    """Alternatives and refinements that fill one capture must agree what it is, or arithmetic on it means two things."""
+    """Patterns that fill one capture must agree what it is, or arithmetic on it means two things."""
     kinds: dict[str, str] = {}
     for each in reversed(lineage(rule, rules)):
         for match in each.matches:
@@ -69,11 +69,8 @@ def _siblings_have_an_order(rule: Signature, rules: Mapping[str, Signature]) -> 
     """Between refinements of one rule that both hold, the lower `order` wins; equal ones leave it to the alphabet."""
     if rule.refines is None:
         return
-    twins = [
-        each.id
-        for each in rules.values()
-        if each.refines == rule.refines and each.order == rule.order and each.id < rule.id
-    ]
+    siblings = [each for each in rules.values() if each.refines == rule.refines and each.id < rule.id]
+    twins = [each.id for each in siblings if each.order == rule.order]
     if twins:
         yield (
             f"has the same order ({rule.order}) as its sibling {', '.join(twins)}: say which wins where both hold",

@@ -47,6 +47,7 @@ class _Hole:
 
 
 _Segment = str | _Hole
+_PLAIN = re.compile(r"[^{}\[\]]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,9 @@ def _segments(source: str, names: Callable[[str], bool]) -> tuple[_Segment | tup
         elif source[position] == "}":
             raise ExprError("a literal brace is written `}}`", position)
         else:
-            buffer += source[position]
-            position += 1
+            end = _PLAIN.match(source, position + 1).end()  # type: ignore[union-attr]
+            buffer += source[position:end]
+            position = end
     if optional is not None:
         raise ExprError("`[[` is not closed", len(source))
     put("")

@@ -1,8 +1,4 @@
-"""Turns the source of a template into its gate and a regular expression whose cost is bounded by construction.
-
-A gap takes the shortest text that reaches what stands between it and the next gap, and that choice is never taken back
-(atomic groups), so the cost of one start is the sum of its gaps, not their product.
-"""
+"""Turns the source of a template into its parts (literals, gaps, holes) and its gate, or says what is wrong with it."""
 
 from __future__ import annotations
 
@@ -10,22 +6,18 @@ import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
-import regex
-
-from vlogdiag.signatures.holes import KINDS, TEXT, hole_expression
+from vlogdiag.signatures.holes import KINDS
 from vlogdiag.values import DURATION_UNITS, SIZE_UNITS
 
 MIN_GATE = 6
-GAP = 200
 
 # Characters that some wrapper or JSON encoder writes differently (\" \u003c &amp; …): a gate must survive all of them.
 _UNSAFE = frozenset("\"'\\<>&")
 
-# `model {name:word}.` ends at the full stop, not at the dot inside Qwen2.5.
-_FULL_STOP = r"(?![A-Za-z0-9_])"
-
 _HOLE = re.compile(r"\{(?P<name>[^{}:]*):(?P<type>[^{}]*)\}")
+_PLAIN = re.compile(r"[^{}.]*")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
@@ -44,39 +36,45 @@ def is_gate(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Literal:
+class Literal:
+    """Text that must be there."""
+
     text: str
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Gap:
+class Gap:
+    """`...`: any text on the line."""
+
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Hole:
+class Hole:
+    """A typed hole; an empty name drops it."""
+
     name: str
     type: str
     at: int
 
 
-_Part = _Literal | _Gap | _Hole
+Part = Literal | Gap | Hole
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template read: the expression that searches it, its gate and its holes (name to type)."""
+    """A template read: its gate and its holes (name to type)."""
 
-    expression: str
     gate: str
     types: Mapping[str, str]
 
 
+@lru_cache(maxsize=4096)
 def read_template(source: str) -> Template:
     """Read a template; raises TemplateError."""
     parts = _trim(_parse(source))
-    holes = [part for part in parts if isinstance(part, _Hole)]
+    holes = [part for part in parts if isinstance(part, Hole)]
     named = [hole for hole in holes if hole.name]
     for index, hole in enumerate(named):
         if any(hole.name == other.name for other in named[:index]):
@@ -91,19 +89,24 @@ def read_template(source: str) -> Template:
             "backslash, <, >, & or non-ASCII characters"
         )
     types = {hole.name: hole.type for hole in named}
-    return Template(_expression(parts), gate, types)
+    return Template(gate, types)
 
 
-def _parse(source: str) -> list[_Part]:
+def template_parts(source: str) -> list[Part]:
+    """The parts of a template that read_template took."""
+    return _trim(_parse(source))
+
+
+def _parse(source: str) -> list[Part]:
     """Cut the source into literals, gaps and holes."""
-    parts: list[_Part] = []
+    parts: list[Part] = []
     buffer = ""
     began = position = 0
 
     def flush() -> None:
         nonlocal buffer
         if buffer:
-            parts.append(_Literal(buffer, began))
+            parts.append(Literal(buffer, began))
             buffer = ""
 
     while position < len(source):
@@ -122,17 +125,18 @@ def _parse(source: str) -> list[_Part]:
                 raise TemplateError("`{` opens a hole `{name:type}`; a literal brace is written `{{`", position)
             _check_hole(found["name"], found["type"], position)
             flush()
-            parts.append(_Hole(found["name"], found["type"], position))
+            parts.append(Hole(found["name"], found["type"], position))
             position = found.end()
         elif character == "}":
             raise TemplateError("a literal brace is written `}}`", position)
         elif source.startswith("...", position) and _dots(source, position) == 3:
             flush()
-            parts.append(_Gap(position))
+            parts.append(Gap(position))
             position += 3
         else:
-            buffer += character
-            position += 1
+            end = _PLAIN.match(source, position + 1).end()  # type: ignore[union-attr]
+            buffer += source[position:end]
+            position = end
     flush()
     return parts
 
@@ -154,27 +158,27 @@ def _check_hole(name: str, kind: str, position: int) -> None:
         raise TemplateError(f"hole name {name!r}: lower-case letters, digits and _, a letter first", position)
 
 
-def _trim(parts: list[_Part]) -> list[_Part]:
+def _trim(parts: list[Part]) -> list[Part]:
     """Drop gaps and blanks at the ends, where they say nothing; refuse neighbours that have no border."""
     _check_neighbours(parts)
-    while parts and (isinstance(parts[0], _Gap) or (isinstance(parts[0], _Literal) and not parts[0].text.strip())):
+    while parts and (isinstance(parts[0], Gap) or (isinstance(parts[0], Literal) and not parts[0].text.strip())):
         parts = parts[1:]
-    while parts and (isinstance(parts[-1], _Gap) or (isinstance(parts[-1], _Literal) and not parts[-1].text.strip())):
+    while parts and (isinstance(parts[-1], Gap) or (isinstance(parts[-1], Literal) and not parts[-1].text.strip())):
         parts = parts[:-1]
     return parts
 
 
-def _check_neighbours(parts: list[_Part]) -> None:
+def _check_neighbours(parts: list[Part]) -> None:
     for left, right in itertools.pairwise(parts):
-        if isinstance(left, _Hole) and isinstance(right, _Hole):
+        if isinstance(left, Hole) and isinstance(right, Hole):
             raise TemplateError("two holes need literal text between them", right.at)
-        if _is_stretch(left) and _is_stretch(right):
+        if is_stretch(left) and is_stretch(right):
             raise TemplateError("`...` beside a word or text hole leaves open where the hole ends", right.at)
-        if isinstance(left, _Hole) and isinstance(right, _Literal):
+        if isinstance(left, Hole) and isinstance(right, Literal):
             _check_unit(left, right)
 
 
-def _check_unit(hole: _Hole, after: _Literal) -> None:
+def _check_unit(hole: Hole, after: Literal) -> None:
     """A hole that reads its unit must not be followed by that unit."""
     word = re.match(r"[ \t]?([A-Za-z]+|%)", after.text)
     if word is None:
@@ -184,75 +188,23 @@ def _check_unit(hole: _Hole, after: _Literal) -> None:
         raise TemplateError(f"a {hole.type} hole reads its unit; drop {word[1]!r} after it", after.at)
 
 
-def _is_stretch(part: _Part | None) -> bool:
-    return isinstance(part, _Gap) or (isinstance(part, _Hole) and part.type in ("word", "text"))
+def is_stretch(part: Part | None) -> bool:
+    """Whether the part's length is open: a gap, a word, a text."""
+    return isinstance(part, Gap) or (isinstance(part, Hole) and part.type in ("word", "text"))
 
 
 def _is_gate_character(character: str) -> bool:
     return " " <= character <= "~" and character not in _UNSAFE
 
 
-def _gate(parts: list[_Part]) -> str | None:
+def _gate(parts: list[Part]) -> str | None:
     """The longest literal run that every wrapper leaves alone; the first of equals."""
     best = ""
     for part in parts:
-        if isinstance(part, _Literal):
+        if isinstance(part, Literal):
             # A run of blanks in the source may be one blank in the log, so it ends a gate; so do blanks at the ends.
             for run in re.split(r"[^ -~]|[\"'\\<>&]| {2,}", part.text):
                 run = run.strip(" ")
                 if len(run) > len(best):
                     best = run
     return best if len(best) >= MIN_GATE else None
-
-
-def _expression(parts: list[_Part]) -> str:
-    """The regular expression: each gap or stretch and what follows up to the next one is an atomic group."""
-    pieces: list[str] = []
-    opened = False
-    for index, part in enumerate(parts):
-        before = parts[index - 1] if index else None
-        after = parts[index + 1] if index + 1 < len(parts) else None
-        if _is_stretch(part):
-            if opened:
-                pieces.append(")")
-            pieces.append("(?>")
-            opened = True
-        if isinstance(part, _Literal):
-            pieces.append(_literal(part.text, after_gap=isinstance(before, _Gap)))
-            if part.text == "." and _is_stretch(before):
-                pieces.append(_FULL_STOP)
-        elif isinstance(part, _Gap):
-            beside_newline = (isinstance(before, _Literal) and before.text.rstrip(" \t").endswith("\n")) or (
-                isinstance(after, _Literal) and after.text.lstrip(" \t").startswith("\n")
-            )
-            pieces.append(rf"[^\n]{{0,{TEXT if beside_newline else GAP}}}?")
-        else:
-            pieces.append(_hole(part, before=before, after=after))
-    if opened:
-        pieces.append(")")
-    return "".join(pieces)
-
-
-def _literal(text: str, *, after_gap: bool) -> str:
-    if after_gap and text[0] in " \t":
-        # `free. ... Of` also finds `free. Of`: the blank before the gap is the blank after it.
-        rest = text.lstrip(" \t")
-        return r"(?<=[ \t])" + (_literal(rest, after_gap=False) if rest else "")
-    pieces = re.split(r"([ \t]*\n[ \t]*|[ \t]+)", text)
-    return "".join(
-        (r"[ \t]*+\r?\n[ \t]*+" if "\n" in piece else r"[ \t]++")
-        if index % 2
-        else regex.escape(piece, special_only=True)
-        for index, piece in enumerate(pieces)
-    )
-
-
-def _hole(hole: _Hole, *, before: _Part | None, after: _Part | None) -> str:
-    body = hole_expression(
-        hole.type,
-        first=before is None,
-        last=after is None,
-        after_gap=isinstance(before, _Gap),
-        before_comma=isinstance(after, _Literal) and after.text.startswith(","),
-    )
-    return f"(?P<{hole.name}>{body})" if hole.name else f"(?:{body})"

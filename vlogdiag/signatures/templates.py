@@ -23,7 +23,15 @@ from functools import cached_property
 import regex
 
 from vlogdiag.signatures.holes import KINDS
-from vlogdiag.signatures.language import MIN_GATE, TemplateError, is_gate, is_hole_name, read_template
+from vlogdiag.signatures.language import (
+    MIN_GATE,
+    TemplateError,
+    is_gate,
+    is_hole_name,
+    read_template,
+    template_parts,
+)
+from vlogdiag.signatures.pieces import Found, Piece, cut, find
 from vlogdiag.values import GIB, MIB, Kind, Quantity, parse_float, parse_quantity
 
 __all__ = [
@@ -70,24 +78,33 @@ class Pattern:
     holes: tuple[str, ...]
     types: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Hole name to hole type."""
-    expression: str = field(default="", compare=False)
     is_regex: bool = False
 
     @cached_property
-    def _compiled(self) -> regex.Pattern[str]:
-        return regex.compile(self.expression)
+    def pieces(self) -> tuple[Piece, ...]:
+        """What a template's text must hold, in order."""
+        return cut(template_parts(self.source))
+
+    @cached_property
+    def expression(self) -> regex.Pattern[str]:
+        """The compiled expression of a `regex:` pattern."""
+        return regex.compile(plain_groups(self.source))
 
     def search(self, text: str) -> PatternMatch | None:
         """First match near an occurrence of the gate; raises PatternTimeout if a `regex:` one takes too long."""
         for start, end in _windows(text, self.gate):
-            try:
-                found = self._compiled.search(text, start, end, timeout=TIMEOUT_S if self.is_regex else None)
-            except TimeoutError as error:
-                raise PatternTimeout(self) from error
+            found = self._match(text, start, end) if self.is_regex else find(self.pieces, text, start, end)
             if found is not None:
-                captures = {name: _capture(found.group(name), kind) for name, kind in self.types.items()}
-                return PatternMatch(captures, found.start(), found.end())
+                captures = {name: _capture(found.texts.get(name), kind) for name, kind in self.types.items()}
+                return PatternMatch(captures, found.start, found.end)
         return None
+
+    def _match(self, text: str, start: int, end: int) -> Found | None:
+        try:
+            match = self.expression.search(text, start, end, timeout=TIMEOUT_S)
+        except TimeoutError as error:
+            raise PatternTimeout(self) from error
+        return None if match is None else Found(match.groupdict(), match.start(), match.end())
 
 
 def match_line_is_gate(pattern: Pattern, text: str) -> bool:
@@ -114,7 +131,7 @@ def compile_pattern(
 
 def _from_template(source: str) -> Pattern:
     template = read_template(source)
-    return Pattern(source, template.gate, tuple(template.types), template.types, template.expression)
+    return Pattern(source, template.gate, tuple(template.types), template.types)
 
 
 def _from_regex(source: str, literal: str | None) -> Pattern:
@@ -130,7 +147,6 @@ def _from_regex(source: str, literal: str | None) -> Pattern:
     except regex.error as error:
         raise TemplateError(f"not a regular expression: {error}") from error
     types: dict[str, str] = {}
-    rename: dict[str, str] = {}
     for group in compiled.groupindex:
         name, _, kind = group.partition("__")
         if not is_hole_name(name) or (kind or "word") not in KINDS:
@@ -140,9 +156,12 @@ def _from_regex(source: str, literal: str | None) -> Pattern:
         if name in types:
             raise TemplateError(f"group {name!r} appears with two types")
         types[name] = kind or "word"
-        rename[group] = name
-    expression = re.sub(r"\(\?P<([^>]+)>", lambda found: f"(?P<{rename.get(found[1], found[1])}>", source)
-    return Pattern(source, literal, tuple(types), types, expression, is_regex=True)
+    return Pattern(source, literal, tuple(types), types, is_regex=True)
+
+
+def plain_groups(source: str) -> str:
+    """The expression with its groups named `name` in place of `name__type`."""
+    return re.sub(r"\(\?P<([^>]+?)__[A-Za-z]+>", r"(?P<\1>", source)
 
 
 def _windows(text: str, gate: str) -> list[tuple[int, int]]:
