@@ -81,6 +81,11 @@ def _meaning(flag: str, versions: Versions) -> tuple[str, str | None, Entry | No
     return name, found.dotted, entry
 
 
+def option_name(flag: str, versions: Versions | None = None) -> str:
+    """The option's own name for any spelling of it (`-tp`, `--no-enable-prefix-caching`, `--max_model_len`)."""
+    return _meaning(flag.partition("=")[0], versions or Versions.all())[0]
+
+
 def _wanted(entry: Entry | None, dotted: str | None, following: Sequence[str]) -> int:
     """How many of the following words the option takes."""
     if entry is None or dotted:

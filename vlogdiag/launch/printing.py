@@ -48,7 +48,12 @@ def _without_secrets(argv: Sequence[str]) -> list[str]:
         if (hiding and not option and not _VARIABLE.match(word)) or (equals and secret and not _VARIABLE.match(value)):
             word = f"{name}={MASK}" if equals and secret else MASK
         hiding = secret and not equals if option else hiding
-        shown.append(f'"{word}"' if _VARIABLE.match(word) else _quoted(mask_value(word)))
+        if _VARIABLE.match(word):
+            shown.append(f'"{word}"')
+        elif equals and _VARIABLE.match(value):
+            shown.append(f'{name}="{value}"')
+        else:
+            shown.append(_quoted(mask_value(word)))
     return shown
 
 

@@ -64,6 +64,8 @@ def _command(reading: _Reading, found: Found, kind: Kind, doubt: str | None) -> 
     if function is not None:
         name = tree.text(function).split("(")[0].removeprefix("function").strip()
         doubt = doubt or f"it is built in the function {name}(), line {tree.line(function)}"
+    broken, notes = _cut_off(tree, node)
+    doubt = doubt or broken
     if statement(node).has_error:
         doubt = doubt or f"the shell grammar cannot read the lines around line {tree.line(node)}"
     first = found.words[0] if found.words else None
@@ -83,7 +85,7 @@ def _command(reading: _Reading, found: Found, kind: Kind, doubt: str | None) -> 
         words=found.words,
         sites=tuple(reading.sites),
         env=_environment(reading, found, before),
-        notes=tuple(_notes(tree, node)),
+        notes=notes,
     )
 
 
@@ -100,22 +102,27 @@ def _environment(reading: _Reading, found: Found, before: list[Word]) -> EnvPlac
     return shell_environment(tree, reading.command, own, first, container=False)
 
 
-def _notes(tree: Tree, node: Node) -> list[str]:
-    """A comment line between continued lines ends the command in a shell; people do not expect it."""
-    statement_node = node
-    while statement_node.parent is not None and statement_node.parent.end_byte == node.end_byte:
-        statement_node = statement_node.parent
-    comment = statement_node.next_sibling
-    rest = comment.next_sibling if comment is not None and comment.type == "comment" else None
-    if comment is None or rest is None or not tree.text(rest).startswith("-"):
-        return []
-    between = tree.inset.text[tree.span(statement_node)[1] : tree.span(comment)[0]]
-    if "\\\n" not in between and "\\ " not in between:
-        return []
-    return [
-        f"the comment in line {tree.line(comment)} ends the command: "
-        f"the options from line {tree.line(rest)} on do not reach the server"
-    ]
+def _cut_off(tree: Tree, node: Node) -> tuple[str | None, tuple[str, ...]]:
+    """Options that look continued but are not: a doubt or a note.
+
+    A comment line between continued lines ends the command; a backslash with a blank behind it is an argument.
+    """
+    whole_statement = node
+    while (up := whole_statement.parent) and (up.end_byte == node.end_byte or up.type == "redirected_statement"):
+        whole_statement = up
+    end = tree.span(whole_statement)[1]
+    text = tree.inset.text
+    if hit := re.compile(r"[ \t]*\\[ \t]+(?=\r?\n|#)").match(text, end):
+        return (
+            f"the backslash at the end of line {tree.inset.line(end)} is followed by a blank, so it continues nothing",
+            (),
+        )
+    hit = re.compile(r"[ \t]*\\\r?\n[ \t]*#[^\n]*\n(?:[ \t]*#[^\n]*\n)*[ \t]*(?=-)").match(text, end)
+    if not hit:
+        return None, ()
+    comment = tree.inset.line(text.index("#", end))
+    lost = f"the options from line {tree.inset.line(hit.end())} on do not reach the server"
+    return None, (f"the comment in line {comment} ends the command: {lost}",)
 
 
 def _read_words(tree: Tree, command: Node) -> _Reading:

@@ -1,0 +1,92 @@
+"""Turns a fix into edits of a launch command that its vLLM version accepts."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vlogdiag.catalog import ArgProblem, Versions, counterpart
+from vlogdiag.catalog.argv import DEPRECATED
+from vlogdiag.catalog.names import is_option
+from vlogdiag.launch.argv import args_to_edits, option_name
+from vlogdiag.launch.check import check_command
+from vlogdiag.launch.command import Edits, LaunchCommand
+from vlogdiag.launch.edit import apply
+from vlogdiag.launch.find import find_commands, the_command
+from vlogdiag.model import Fix
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """One option that goes or is rewritten because of the version, not because of the fix."""
+
+    argument: str
+    value: str | None
+    verdict: str
+    """'refused' or 'ignored'."""
+    reason: str
+    instead: str | None
+    done: str
+    """'removed', 'replaced' or 'left'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The changed file, and why each option besides those of the fix was touched."""
+
+    text: str
+    corrections: tuple[Correction, ...] = ()
+
+
+def edits_command(fix: Fix) -> bool:
+    """True when a fix changes options or variables of the launch command."""
+    return bool(fix.flags or fix.remove_flags or fix.env)
+
+
+def repair(text: str, command: LaunchCommand, fix: Fix, versions: Versions) -> Repair:
+    """`text` with the fix in `command`, and without options that `versions` refuse or ignore.
+
+    Raises NotCertain (see `edit.apply`).
+    """
+    wanted = args_to_edits(fix.flags, fix.remove_flags, fix.env)
+    touched = {option_name(flag, versions) for flag in (*wanted.set, *wanted.remove)}
+    corrections: list[Correction] = []
+    more: dict[str, str | bool] = {}
+    gone: list[str] = []
+    for problem in check_command(command, versions):
+        if problem.verdict == DEPRECATED or option_name(problem.argument, versions) in touched:
+            continue
+        put = _instead(problem, versions)
+        if not is_option(problem.argument):
+            corrections.append(_correction(problem, "left"))
+            continue
+        if put is None or option_name(next(iter(put)), versions) != option_name(problem.argument, versions):
+            gone.append(problem.argument)
+        more.update(put or {})
+        corrections.append(_correction(problem, "replaced" if put else "removed"))
+    # The version's corrections first: they must find the options as they are spelled, the fix must have the last word.
+    corrected = apply(text, command, Edits(set=more, remove=tuple(gone)), versions) if more or gone else text
+    if corrected != text:
+        command = the_command(find_commands(corrected, command.kind), corrected)
+    return Repair(apply(corrected, command, wanted, versions), tuple(corrections))
+
+
+def _instead(problem: ArgProblem, versions: Versions) -> Mapping[str, str | bool] | None:
+    """What to write in place of a refused option, where that is certain: its renamed twin, or a corrected value."""
+    renamed = counterpart(problem.argument, versions)
+    if renamed and renamed != problem.argument:
+        return {renamed: problem.value if problem.value is not None else True}
+    try:
+        words = shlex.split(problem.instead or "")
+    except ValueError:
+        return None
+    if words and is_option(words[0]) and len(words) <= 2:
+        same = option_name(words[0], versions) == option_name(problem.argument, versions)
+        if same and (len(words) == 2 or problem.value is not None):
+            return {words[0]: words[1] if len(words) == 2 else True}
+    return None
+
+
+def _correction(problem: ArgProblem, done: str) -> Correction:
+    return Correction(problem.argument, problem.value, problem.verdict, problem.reason, problem.instead, done)
