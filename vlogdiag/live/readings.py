@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -41,8 +42,8 @@ def decode(value: object, *, line: int = 1) -> Reading:
 
 
 def to_line(reading: Reading) -> str:
-    """One line of a recording, with its newline."""
-    return msgspec.json.encode(encode(reading)).decode() + "\n"
+    """One line of a recording, with its newline; in ASCII, for not everybody ends lines at newlines only (U+2028)."""
+    return json.dumps(encode(reading), separators=(",", ":")) + "\n"
 
 
 def read_lines(lines: Iterable[str | bytes]) -> Iterator[Reading]:
