@@ -363,57 +363,59 @@ ATTACK = (
     "\ud800 \x00\x7f | cell | ![i](https://evil.example/p.png) https://evil.example"
 )
 
-HOSTILE_FINDING = replace(
-    OOM_FINDING,
-    id=ATTACK,
-    title=ATTACK,
-    cause=ATTACK,
-    source=ATTACK,
-    ask=ATTACK,
-    known_bug=ATTACK,
-    references=(ATTACK,),
-    evidence=(log(1, ATTACK, ATTACK), Evidence("reading", ATTACK, time=ATTACK), Evidence("assumed", ATTACK)),
-    consequences=(Consequence(ATTACK, ATTACK, ATTACK, 1, 2, 3),),
-    fixes=(
-        Fix(
-            title=ATTACK,
-            disposition="check",
-            flags={"--served-model-name": ATTACK},
-            remove_flags=(ATTACK,),
-            env={"X": ATTACK},
-            run=ATTACK,
-            script=ATTACK,
-            upgrade=ATTACK,
-            request=ATTACK,
-            trade_off=ATTACK,
-            command=ATTACK,
-            question=ATTACK,
+
+def hostile(text: str) -> Report:
+    """A report that holds `text` wherever a log or a rule could have put it."""
+    finding = replace(
+        OOM_FINDING,
+        id=text,
+        title=text,
+        cause=text,
+        source=text,
+        ask=text,
+        known_bug=text,
+        references=(text,),
+        captures={text: text},
+        speakers=(text,),
+        evidence=(
+            log(1, text, text),
+            Evidence("reading", text, time=text),
+            Evidence("assumed", text),
+            log(2, text, "b"),
         ),
-    ),
-    first=Position(1, 0, ATTACK),
-    last=Position(2, 0, ATTACK),
-)
-HOSTILE = Report(
-    version="0.1.0",
-    rules=RULES,
-    sources=(
-        SourceSummary(
-            ATTACK,
-            lines=2,
-            bytes=2,
-            error=ATTACK,
-            recognised=True,
-            runs=(
-                replace(
-                    OOM_RUN, model=ATTACK, vllm_version=ATTACK, ended=Position(2, 0, ATTACK), args={ATTACK: ATTACK}
-                ),
+        consequences=(Consequence(text, text, text, 1, 2, 3), Consequence(text, "", text, None, None, 1)),
+        fixes=(
+            Fix(
+                title=text,
+                disposition="check",
+                flags={"--served-model-name": text, "--enforce-eager": True},
+                remove_flags=(text,),
+                env={"X": text},
+                run=text,
+                script=text,
+                upgrade=text,
+                request=text,
+                trade_off=text,
+                command=text,
+                question=text,
             ),
         ),
-    ),
-    findings=(HOSTILE_FINDING,),
-    unexplained=(Unexplained(ATTACK, 1, ATTACK, 2),),
-    notices=(ATTACK,),
-)
+        first=Position(1, 0, text),
+        last=Position(2, 0, text),
+    )
+    run = replace(OOM_RUN, model=text, vllm_version=text, ended=Position(2, 0, text), args={text: [text]})
+    source = SourceSummary(text, lines=2, bytes=2, error=text, recognised=True, runs=(run,))
+    return Report(
+        version="0.1.0",
+        rules=RULES,
+        sources=(source,),
+        findings=(finding,),
+        unexplained=(Unexplained(text, 1, text, 2),),
+        notices=(text,),
+    )
+
+
+HOSTILE = hostile(ATTACK)
 
 ALL = {
     "kv": KV,

@@ -130,9 +130,9 @@ def _aftermath(folded: Folded, look: Look) -> list[Text]:
     count = sum(each.count for each in folded.members)
     # A second print is the parent's copy of the first, and not worth a row.
     if count > 2 * len(folded.members) or lead.ranks_missing:
-        seen = [f"seen {words.times(count)}"]
+        seen = [f"seen {words.times(count)}"] if count > len(folded.members) else []
         span = words.span(lead.first.line, lead.last.line)
-        if span and len(folded.members) == 1:
+        if seen and span and len(folded.members) == 1:
             seen.append(span)
         if lead.ranks:
             seen.append(f"on rank{'s' if len(lead.ranks) > 1 else ''} {words.ranges(lead.ranks)}")

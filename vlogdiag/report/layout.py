@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,10 @@ DIM = "dim"
 PASTE = "bold green"
 ASK = "yellow"
 
+WORD = 12
+"""A cut goes back by at most this many characters to end after a whole word."""
+
+_RAISED = re.compile(r"[\w.]+(?:Error|Exception|Warning): ")
 _MEASURE = Console(file=io.StringIO(), width=WIDEST, _environ={})
 
 
@@ -100,13 +105,18 @@ def cut(text: str, room: int, ellipsis: str, needles: Iterable[str] = ()) -> str
     """At most `room` cells of guarded `text`: its beginning, or the part that holds most of the `needles`."""
     if cell_len(text) <= room:
         return text
-    start = _focus(text, room - 2 * len(ellipsis), [needle for needle in needles if needle in text])
-    head = ellipsis if start else ""
+    raised = _RAISED.match(text)
+    # What was raised stays in view, unless it would take the room of what is looked for.
+    name = raised[0] if raised and len(raised[0]) <= room // 4 else ""
+    start = _focus(text, room - len(name) - 2 * len(ellipsis), [needle for needle in needles if needle in text])
+    head = "" if start == 0 else (name if len(name) <= start else "") + ellipsis
     body = text[start:]
-    if cell_len(body) <= room - len(head):
+    if cell_len(head + body) <= room:
         return head + body
-    kept = chop_cells(body, room - len(head) - len(ellipsis))[0]
-    return head + kept.rstrip() + ellipsis
+    kept = chop_cells(body, room - cell_len(head) - len(ellipsis))[0]
+    whole = not body[len(kept)].isalnum()
+    word = 0 if whole else kept.rfind(" ", max(len(kept) - WORD, 1))
+    return head + (kept[:word] if word > 0 else kept).rstrip() + ellipsis
 
 
 def cut_left(text: str, room: int, ellipsis: str) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from vlogdiag.model import Fix
 from vlogdiag.report.layout import wrap_text
-from vlogdiag.report.safe import plain
+from vlogdiag.report.safe import plain, workflow
 
 CAP = 4000
 """A command that is longer is not cut, which would make another command of it, but left to `--json`."""
@@ -79,48 +79,59 @@ def wrap_shell(text: str, width: int, *, indent: int = 0, ascii_only: bool = Fal
     inside, and the next line then starts in the first column, where the shell joins the two; a single-quoted one is
     closed and opened again, since a backslash means nothing between single quotes. A comment goes before the command.
     """
-    margin, rest, quote = " " * indent, plain(text, cap=CAP, ascii_only=ascii_only), ""
+    margin, rest, nest = " " * indent, plain(text, cap=CAP, ascii_only=ascii_only, wrapped=False), ""
     if cell_len(margin + rest) <= width:
         return [margin + rest]
-    states = _states(rest, "")
-    command = next((i for i, state in enumerate(states[:-1]) if state == "#"), len(rest))
-    words = rest[command:].lstrip("# ")
-    rows = [f"{margin}# {row.plain}" for row in wrap_text(Text(words), width - indent - 2)] if words else []
-    rest = rest[:command].rstrip()
+    comment = next((i for i, nest in enumerate(_nests(rest, "")[:-1]) if nest == "#"), len(rest))
+    words = rest[comment:].lstrip("# ")
+    rows = [f"{margin}# {row.plain}" for row in wrap_text(Text(workflow(words)), width - indent - 2)] if words else []
+    rest = rest[:comment].rstrip()
     while cell_len(margin + rest) > width:
-        states = _states(rest, quote)
+        nests = _nests(rest, nest)
         fits = _fitting(rest, width - len(margin) - len(" \\"))
-        blank = next((i for i in range(fits, 0, -1) if rest[i] == " " and states[i] == "" and rest[:i].strip()), None)
+        blanks = (i for i in range(fits, 0, -1) if rest[i] == " " and nests[i][-1:] in _OPEN and rest[:i].strip())
+        blank = next(blanks, None)
         if blank is not None:
             rows.append(f"{margin}{rest[:blank].rstrip()} \\")
-            margin, rest, quote = " " * (indent + 2), rest[blank:].lstrip(), ""
+            margin, rest, nest = " " * (indent + 2), workflow(rest[blank:].lstrip(), wrapped=False), nests[blank]
             continue
-        at = max((i for i in range(1, fits + 1) if states[i] != "\\"), default=1)
-        single = states[at] == "'"
-        rows.append(f"{margin}{rest[:at]}{QUOTE if single else ''}\\")
-        margin, rest, quote = "", (QUOTE if single else "") + rest[at:], "" if single else states[at]
+        whole = (i for i in range(1, fits + 1) if nests[i][-1:] != "\\" and not rest.startswith("::", i))
+        at = max(whole, default=fits)
+        quoted = nests[at].endswith(QUOTE)
+        rows.append(f"{margin}{rest[:at]}{QUOTE if quoted else ''}\\")
+        margin, rest = "", (QUOTE if quoted else "") + rest[at:]
+        nest = nests[at].removesuffix(QUOTE)
     return [*rows, margin + rest] if rest else rows
 
 
-def _states(text: str, quote: str) -> list[str]:
-    """What each character stands in: '' none, `'` or `"` a quote, a backslash if one is in front, `#` a comment."""
-    states = []
+_OPEN = ("", "(", "`")
+"""What a command is read in: nothing, or the innermost of `$(…)`, `(…)` and backquotes."""
+
+
+def _nests(text: str, nest: str) -> list[str]:
+    """What each character stands in, outermost first: quotes, `(`, backquote; then `\\` if one is in front, or `#`."""
+    nests = []
     escaped = False
     for index, character in enumerate(text):
-        states.append("\\" if escaped else quote)
-        if quote == "#":
+        inner = nest[-1:]
+        nests.append(nest + "\\" if escaped else nest)
+        if inner == "#":
             continue
         if escaped:
             escaped = False
-        elif character == "\\" and quote != "'":
+        elif character == "\\" and inner != "'":
             escaped = True
-        elif character == quote:
-            quote = ""
-        elif character in "'\"" and not quote:
-            quote = character
-        elif character == "#" and not quote and text[index - 1 : index] in {"", " "}:
-            states[-1] = quote = "#"
-    return [*states, "\\" if escaped else quote]
+        elif character == inner or (inner == "(" and character == ")"):
+            nest = nest[:-1]
+        elif inner == "'":
+            continue
+        elif character in '"`' or (character == "'" and inner in _OPEN):
+            nest += character
+        elif character == "(" and (inner in _OPEN or text[index - 1 : index] == "$"):
+            nest += "("
+        elif character == "#" and not nest and text[index - 1 : index] in {"", " "}:
+            nests[-1] = nest = "#"
+    return [*nests, nest + "\\" if escaped else nest]
 
 
 def _fitting(text: str, room: int) -> int:

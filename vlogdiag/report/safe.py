@@ -18,7 +18,8 @@ _VARIATION = regex.compile("[\ufe0e\ufe0f]")
 
 # GitHub's runner trims a line, then obeys `::name …::`; Azure's and TeamCity's obey `##vso[`, `##[` and `##teamcity[`
 # anywhere in it.
-_COMMAND_START = regex.compile(r"(?<!\S)::")
+_COMMAND_WORD = regex.compile(r"(^|\s)::")
+_COMMAND_LINE = regex.compile(r"^(\s*)::")
 _COMMAND_ANYWHERE = regex.compile(r"##(?=\w*\[)")
 
 _ASCII = str.maketrans(
@@ -43,11 +44,12 @@ _ASCII = str.maketrans(
 _NON_ASCII = regex.compile(r"[^\x00-\x7f]")
 
 
-def plain(text: str, *, cap: int = CAP, ascii_only: bool = False) -> str:
+def plain(text: str, *, cap: int = CAP, ascii_only: bool = False, wrapped: bool = True) -> str:
     """One line of `text` that prints as what it is: hazards as visible escapes, tabs as spaces, up to `cap` characters.
 
     Line breaks become blanks, since a field is one line; an escape character shows as `\\x1b`. With `ascii_only`, what
-    has no ASCII spelling is escaped as well, for terminals whose encoding could not print it.
+    has no ASCII spelling is escaped as well, for terminals whose encoding could not print it. Text that will not be
+    `wrapped` keeps a `::` that is not at its start, which matters to commands.
     """
     ellipsis = "..." if ascii_only else "…"
     short = text if len(text) <= cap else text[: cap - len(ellipsis)] + ellipsis
@@ -56,13 +58,17 @@ def plain(text: str, *, cap: int = CAP, ascii_only: bool = False) -> str:
     short = _HAZARD.sub(_escape, short)
     if ascii_only:
         short = _NON_ASCII.sub(_escape, short.translate(_ASCII))
-    short = workflow(short)
+    short = workflow(short, wrapped=wrapped)
     return short if len(short) <= cap else short[: cap - len(ellipsis)] + ellipsis
 
 
-def workflow(line: str) -> str:
-    """`line` with the commands that build servers read from output (`::error …`, `##vso[`) broken by a backslash."""
-    return _COMMAND_ANYWHERE.sub(r"#\\#", _COMMAND_START.sub(r"\\::", line))
+def workflow(line: str, *, wrapped: bool = True) -> str:
+    """`line` with the commands that build servers read from output (`::error …`, `##vso[`) broken by a backslash.
+
+    Where it may yet be `wrapped`, any word could come to stand at the start of a line.
+    """
+    starts = _COMMAND_WORD if wrapped else _COMMAND_LINE
+    return _COMMAND_ANYWHERE.sub(r"#\\#", starts.sub(r"\1\\::", line))
 
 
 def markup(text: str, style: str = "", *, cap: int = CAP, ascii_only: bool = False) -> Text:
@@ -101,7 +107,7 @@ def markdown_code(text: str, *, cell: bool = False) -> str:
 
 def markdown_fence(text: str, info: str = "text", *, cap: int = CAP) -> str:
     """`text` as a fenced block whose fence is longer than any run of backticks in it; its lines are kept."""
-    body = "\n".join(plain(line, cap=cap) for line in text.split("\n"))
+    body = "\n".join(plain(line, cap=cap, wrapped=False) for line in text.split("\n"))
     fence = "`" * max(3, _longest_run(body) + 1)
     return f"{fence}{info}\n{body}\n{fence}"
 

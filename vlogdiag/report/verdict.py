@@ -64,19 +64,15 @@ def _trouble(first: Folded, source: SourceSummary, last: RunSummary | None) -> s
     run = next((run for run in source.runs if run.run == lead.run), None)
     why = f": {words.family(lead)}{changes(lead)}"
     if lead.outcome is Outcome.RECOVERED:
-        return f"recovered: failed {_often(first)}{_at(lead.first)}{words.during(lead.phase)}, then served{why}"
+        return f"recovered: failed{_often(first)}{_at(lead.first, first)}{words.during(lead.phase)}, then served{why}"
     if lead.outcome is Outcome.DEGRADED:
         since = words.clock(lead.first)
         return f"in trouble{f' since {since}' if since else ''}{words.during(lead.phase)}{why}"
     end = run.ended if run is not None and run.ended is not None else lead.first
-    earlier = last is not None and last.run > max(first.runs)
-    if earlier:
-        start = f"start{'s' if len(first.runs) > 1 else ''} {words.ranges(first.runs)} of {last.run if last else '?'}"
-        return f"{start} died{_at(end)}{words.during(lead.phase)}{why}"
-    if len(first.runs) > 1:
-        time = words.clock(end)
-        return f"died {words.times(len(first.runs))}{f', last {time}' if time else ''}{words.during(lead.phase)}{why}"
-    return f"died{_at(end)}{words.during(lead.phase)}{why}"
+    if last is not None and last.run > max(first.runs):
+        start = f"start{'s' if len(first.runs) > 1 else ''} {words.ranges(first.runs)} of {last.run} "
+        return f"{start}died{_at(end, first)}{words.during(lead.phase)}{why}"
+    return f"died{_often(first)}{_at(end, first)}{words.during(lead.phase)}{why}"
 
 
 def _calm(folded: Sequence[Folded], source: SourceSummary, last: RunSummary | None) -> str:
@@ -126,13 +122,16 @@ def _ended(last: RunSummary | None, *, before: str = "", after: str = ", ") -> s
     return f"{before}{text}{after}"
 
 
-def _at(position: Position | None) -> str:
+def _at(position: Position | None, starts: Folded | None = None) -> str:
+    """` 13:02:11`, or `, last 13:02:11` where it is the last of several starts."""
     time = words.clock(position)
-    return f" {time}" if time else ""
+    if not time:
+        return ""
+    return f", last {time}" if starts is not None and len(starts.runs) > 1 else f" {time}"
 
 
-def _often(first: Folded) -> str:
-    return "" if len(first.runs) == 1 else words.times(len(first.runs)) + ", last"
+def _often(starts: Folded) -> str:
+    return f" {words.times(len(starts.runs))}" if len(starts.runs) > 1 else ""
 
 
 def _line(position: Position) -> int:
