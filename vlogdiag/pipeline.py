@@ -11,17 +11,21 @@ from dataclasses import dataclass, field, replace
 from vlogdiag.catalog import Versions
 from vlogdiag.diagnosis import arguments, incidents
 from vlogdiag.diagnosis.engine import Detection, Hit, Matcher
-from vlogdiag.diagnosis.facts import FactCollector, Facts
+from vlogdiag.diagnosis.facts import ARGUMENT_MARKS, FactCollector, Facts
 from vlogdiag.diagnosis.findings import finding_of, plain_value, unexplained_finding
 from vlogdiag.diagnosis.incidents import Incident, Member
-from vlogdiag.diagnosis.runs import Run, RunTracker
+from vlogdiag.diagnosis.runs import MARK_LITERALS, Run, RunTracker
 from vlogdiag.diagnosis.scope import RunScope
 from vlogdiag.diagnosis.time_rules import TimeRules
 from vlogdiag.diagnosis.unexplained import Leftovers, exception_line, is_error
 from vlogdiag.loading import Rules
+from vlogdiag.log.edges import edge_lines, last_life
+from vlogdiag.log.prefilter import Prefilter, is_statistics, matters
 from vlogdiag.log.records import Assembler
+from vlogdiag.log.windows import HEAD_LINES, MAX_LINE, Windows
 from vlogdiag.model import (
     Finding,
+    Level,
     Omitted,
     Outcome,
     Position,
@@ -37,8 +41,6 @@ from vlogdiag.values import Quantity
 
 __all__ = ["Pipeline", "Result", "report_of"]
 
-MAX_LINE = 1 << 20
-"""A longer line is cut (a base64 picture in a logged request); what is left out is counted."""
 MAX_RUNS = 1_000
 
 
@@ -64,7 +66,13 @@ class Pipeline:
     """One log. `feed` bytes as they come (any cuts), then `close`; `findings` may be asked for at any time."""
 
     def __init__(
-        self, rules: Rules, *, source: str, version: str | None = None, given: Mapping[str, Quantity] | None = None
+        self,
+        rules: Rules,
+        *,
+        source: str,
+        version: str | None = None,
+        given: Mapping[str, Quantity] | None = None,
+        prefilter: Prefilter | None = None,
     ) -> None:
         self.source = source
         self._rules = rules
@@ -77,35 +85,22 @@ class Pipeline:
         self._timed = TimeRules(rules.book.signatures, self._matcher, self._scope)
         self._hits: dict[int, dict[object, Hit]] = {}
         self._leftovers = Leftovers()
-        self._rest = b""
-        self._skipping = 0
-        self._number = 0
-        self._offset = 0
-        self._omitted_bytes = 0
-        self._omitted_lines = 0
+        self.prefilter = prefilter
+        self._windows = Windows(self, prefilter)
         self._recognised = False
         self._last_run = 1
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the log."""
-        start = 0
-        while True:
-            end = data.find(b"\n", start)
-            if end < 0:
-                break
-            piece = data[start:end]
-            if self._rest or self._skipping:
-                piece = self._rest + piece
-            self._line(piece, len(piece) + self._skipping + 1)
-            self._rest, self._skipping = b"", 0
-            start = end + 1
-        rest = data[start:]
-        if self._rest or self._skipping:
-            rest = self._rest + rest
-        if len(rest) > MAX_LINE:
-            self._skipping += len(rest) - MAX_LINE
-            rest = rest[:MAX_LINE]
-        self._rest = rest
+        self._windows.feed(data)
+
+    def whole_lines(self, data: bytes) -> bytes:
+        """First half of `feed`, for a caller who scans in another thread: whole lines to hand to `feed_scanned`."""
+        return self._windows.whole_lines(data)
+
+    def feed_scanned(self, chunk: bytes, hits: Sequence[int]) -> None:
+        """Second half: whole lines, with what `prefilter.scan` found in them."""
+        self._windows.take(chunk, hits)
 
     def close(self, error: str | None = None) -> Result:
         """End of the log; `error` says why it could not be read to its end."""
@@ -127,9 +122,7 @@ class Pipeline:
 
     def flush(self) -> None:
         """Take what stands after the last line end as a line, and everything open as complete (a quiet moment)."""
-        if self._rest or self._skipping:
-            self._line(self._rest, len(self._rest) + self._skipping)
-            self._rest, self._skipping = b"", 0
+        self._windows.finish()
         for record in self._assembler.close():
             self._record(record)
 
@@ -154,11 +147,11 @@ class Pipeline:
         findings = self.findings(judged)
         summary = SourceSummary(
             path=self.source,
-            bytes=self._offset,
-            lines=self._number,
+            bytes=self._windows.offset,
+            lines=self._windows.number,
             error=error,
             recognised=self._recognised,
-            omitted=Omitted(self._omitted_bytes, self._omitted_lines, self._matcher.timeouts),
+            omitted=Omitted(self._windows.omitted_bytes, self._windows.omitted_lines, self._matcher.timeouts),
             runs=tuple(self._run_summary(j, judged) for j in judged),
         )
         unexplained = self._unexplained(judged)
@@ -175,25 +168,40 @@ class Pipeline:
 
     # --- lines and records ---
 
-    def _line(self, raw: bytes, size: int) -> None:
-        self._number += 1
-        offset, self._offset = self._offset, self._offset + size
-        if len(raw) > MAX_LINE or self._skipping:
-            self._omitted_bytes += size - min(len(raw), MAX_LINE)
-            self._omitted_lines += 1
-            raw = raw[:MAX_LINE]
-        text = raw.decode("utf-8", "replace")
-        if text.endswith("\r"):
-            text = text.rstrip("\r")
-        for record in self._assembler.line(self._number, offset, text):
+    @property
+    def growing(self) -> int:
+        """Number of the last line that joined a traceback (`windows.Reader`)."""
+        return self._assembler.bare_last
+
+    @property
+    def served(self) -> bool:
+        """The current run serves (`windows.Reader`)."""
+        return self._tracker.current.served
+
+    def line(self, number: int, offset: int, text: str) -> None:
+        """One line (`windows.Reader`)."""
+        for record in self._assembler.line(number, offset, text):
+            self._record(record)
+
+    def skip(self, data: bytes, start: int, end: int, first: int, last: int) -> None:
+        """Lines that hold nothing worth reading: their time, and whether a request was answered (`windows.Reader`)."""
+        time = None
+        for parsed in edge_lines(data, start, end):
+            self._recognised = self._recognised or parsed.kind == "vllm"
+            moment = self._assembler.time(parsed)
+            time = moment if time is None else max(time, moment if moment is not None else time)
+        self._tracker.skip(first, last, time, last_life(data, start, end, first))
+        for record in self._assembler.skip(last):
             self._record(record)
 
     def _record(self, record: Record) -> None:
         if record.kind == "vllm" or record.kind == "json":
             self._recognised = True
-            if record.kind == "vllm" and record.source is not None:
+            if record.kind == "vllm" and record.source is not None and tells_version(record):
                 self._facts.shape(record.run, record.origin.process, record.bracket)
         text = record.text
+        if is_statistics(text) and not matters(text):
+            return
         self._facts.take(record, text)
         if record.run != self._last_run:  # a new start: what the one before was silent about no longer matters
             self._timed.forget(self._last_run)
@@ -311,9 +319,9 @@ class Pipeline:
 
     def _notices(self, judged: Sequence[_Judged], findings: Sequence[Finding]) -> tuple[str, ...]:
         notices: list[str] = []
-        if self._omitted_lines:
+        if self._windows.omitted_lines:
             notices.append(
-                f"{self.source}: {self._omitted_lines} lines longer than {MAX_LINE >> 20} MiB were cut ({self._omitted_bytes} bytes left out)"
+                f"{self.source}: {self._windows.omitted_lines} lines longer than {MAX_LINE >> 20} MiB were cut ({self._windows.omitted_bytes} bytes left out)"
             )
         if self._matcher.timeouts:
             notices.append(f"{self.source}: {self._matcher.timeouts} searches ran into their time limit")
@@ -340,6 +348,11 @@ def elsewhere(source: str, symptom: Member, run: Run) -> str:
         else "in the output of another process or rank that is not in this file (worker, engine core, other node, or stderr)"
     )
     return f"{source}:{line}: only consequences are here; the cause stands {where}"
+
+
+def tells_version(record: Record) -> bool:
+    """Header shapes are looked at where every path looks: in the log's first lines and in errors."""
+    return record.first.number <= HEAD_LINES or (record.level is not None and record.level >= Level.ERROR)
 
 
 def claimed(record: Record, detections: Sequence[Detection]) -> bool:
@@ -411,3 +424,11 @@ def only_run(result: Result, wanted: str) -> Result:
         findings=tuple(f for f in result.findings if f.run == number),
         unexplained=tuple(u for u in result.unexplained if u.run == number),
     )
+
+
+def prefilter_of(rules: Rules) -> Prefilter | None:
+    """The literals of all rules, facts and marks, where Hyperscan can be had."""
+    if not Prefilter.available():
+        return None
+    gates = {gate for signature in rules.book.signatures for gate in (p.gate for p in signature.patterns)}
+    return Prefilter((*gates, *(rule.pattern.gate for rule in rules.facts), *ARGUMENT_MARKS, *MARK_LITERALS))

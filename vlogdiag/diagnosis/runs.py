@@ -141,9 +141,10 @@ class RunTracker:
                 run.last_time = time
         return Context(run.number, run.phase)
 
-    def skip(self, last_line: int, time: float | None, life: int | None) -> None:
+    def skip(self, first_line: int, last_line: int, time: float | None, life: int | None) -> None:
         """Account for lines that nobody had to read: their end, their last time, the last answered request."""
         run = self.current
+        run.first_line = min(run.first_line, first_line)
         run.last_line = max(run.last_line, last_line)
         if life is not None:
             run.last_life = max(life, run.last_life or 0)

@@ -31,10 +31,10 @@ class _Entry:
 
 
 def is_error(record: Record, text: str) -> bool:
-    """Whether a record is one that needs an explanation: an error level, or a traceback nobody gave a level."""
+    """Whether a record is one that needs an explanation: an error level, or a traceback without level."""
     if record.level is not None:
         return record.level >= Level.ERROR and record.kind != "nccl"
-    return TRACEBACK in text or bool(EXCEPTION.match(text))
+    return TRACEBACK in text
 
 
 def exception_line(record: Record) -> Line:
@@ -44,7 +44,9 @@ def exception_line(record: Record) -> Line:
         text = line.text
         if TRACEBACK in text:
             inside = True
-        elif (text and not text[0].isspace() and EXCEPTION.match(text)) or (inside and text and not text[0].isspace() and not text.startswith(("The above", "During handling"))):
+        elif (text and not text[0].isspace() and EXCEPTION.match(text)) or (
+            inside and text and not text[0].isspace() and not text.startswith(("The above", "During handling"))
+        ):
             return line
     return record.first
 

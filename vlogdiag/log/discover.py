@@ -16,9 +16,8 @@ FOLDER_PATTERN = "*.log*"
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
 """Suffixes that log rotation adds when it compresses; what a file really holds is decided by its first bytes."""
 
-_HIGHEST_COUNT = 999
-"""A greater number behind a name is a process id or a port, not the place in a rotation."""
-
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# A number of more than three digits is a process id or a port, not a place in a rotation.
 _COUNT = re.compile(r"(?P<base>.+)\.(?P<count>\d{1,3})\Z")
 # `-20261130` (logrotate dateext), `.2026-11-30_12-00` (Python's timed handler), `.20261130-120000` (kubelet)
 _DATE = re.compile(
@@ -104,7 +103,7 @@ def error_reason(error: OSError | ValueError) -> str:
 
 def printable(path: str | Path) -> str:
     """Spell a path so that it can be encoded; bytes that are no UTF-8 become replacement characters."""
-    return os.fsencode(path).decode("utf-8", "replace")
+    return _SURROGATE.sub("\ufffd", str(path))
 
 
 class _Search:

@@ -133,6 +133,9 @@ class Assembler:
         self._bare: dict[Speaker, _Open] = {}
         self._pending: dict[Speaker, str] = {}
 
+        self.bare_last = 0
+        """Number of the last line that joined a block of bare lines."""
+
     @property
     def open_since(self) -> int | None:
         """First line number of the oldest record still open."""
@@ -224,7 +227,7 @@ class Assembler:
                 self._pending[speaker] = joined
                 return
             parsed = parse_line(joined) if parsed.level is None else parsed
-        time = self._time(parsed)
+        time = self.time(parsed)
         context = self._track(parsed, number, time)
         line = Line(number, offset, parsed.text)
         if parsed.level is not None or parsed.kind in ("shell", "kernel"):
@@ -232,7 +235,7 @@ class Assembler:
         else:
             self._take_bare(parsed, speaker, line, time, context, done)
 
-    def _time(self, parsed: Parsed) -> float | None:
+    def time(self, parsed: Parsed) -> float | None:
         """The program's own time drives the clock; a wrapper's only where the program printed none so far."""
         if parsed.stamp is not None and parsed.kind != "nginx":
             if parsed.outer is not None and parsed.outer.year is not None:
@@ -286,6 +289,7 @@ class Assembler:
         headed = self._headed.get(speaker)
         if headed is not None and headed.size < MAX_RECORD:
             if headed.request:
+                self.bare_last = line.number
                 self._append(headed, line)
                 headed.request = not _ends_request(line.text)
                 return
@@ -305,6 +309,7 @@ class Assembler:
             if self._continues(bare, line):
                 self._append(bare, line)
                 self._note(bare, line.text)
+                self.bare_last = line.number
                 return
             done.append(self._record(self._bare.pop(speaker)))
         if not line.text.strip():
@@ -313,6 +318,7 @@ class Assembler:
         record.cut = bool(line.text[:1].isspace() and "File " in line.text)
         self._note(record, line.text)
         self._bare[speaker] = record
+        self.bare_last = line.number
 
     @staticmethod
     def _continues(bare: _Open, line: Line) -> bool:
@@ -396,6 +402,12 @@ class Assembler:
             phase=o.context.phase,
             bracket=o.source is not None and f"[{o.source}]" in o.key,
         )
+
+    def skip(self, number: int) -> list[Record]:
+        """Lines up to `number` were not worth reading: close what they have left behind."""
+        done: list[Record] = []
+        self._expire(number - number % 8, done)
+        return done
 
     def _expire(self, number: int, done: list[Record]) -> None:
         """Close what other speakers' lines have left behind."""

@@ -39,6 +39,12 @@ def is_encoded(head: bytes) -> bool:
     return head.startswith(marks) or decompressor_for(head) is not None
 
 
+def is_followable(head: bytes) -> bool:
+    """Tell whether the bytes added to a file that begins with `head` are log text as they stand."""
+    utf_16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return not utf_16 and decompressor_for(head) is None
+
+
 def _peek(blocks: Iterator[bytes], need: int) -> tuple[bytes, Iterator[bytes]]:
     """Return the first `need` bytes (fewer at the end) and an iterator that yields everything again."""
     taken = b""

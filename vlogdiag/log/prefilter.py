@@ -1,0 +1,116 @@
+"""Finds, in a chunk of whole lines, the places worth reading: one Hyperscan database of plain literals.
+
+A place is a literal without which no rule, fact or mark can match. Statistics lines hold many such literals, so they
+count only where a cheap literal says that they matter: KV usage in the nineties, a queue, preemptions, no throughput
+(`matters` is the same question for one line, asked on every path). Without the library everything is a place.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ["STATISTICS", "Prefilter", "is_statistics", "matters"]
+
+STRUCTURE = (
+    "ERROR",
+    "CRITICAL",
+    "Traceback (most recent call last)",
+    "Error: ",
+    "Exception: ",
+    "vllm serve",
+    "vllm.entrypoints",
+    "[repeated ",
+)
+"""Marks of structure: error levels, tracebacks, launch commands."""
+
+STATISTICS = (
+    "Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 0 reqs, Waiting: 0 reqs, "
+    "Deferred: 0 reqs, Preemptions: 0, GPU KV cache usage: 0.0%, CPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%, "
+    "MM cache hit rate: 0.0%",
+    "Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 0 reqs, Swapped: 0 reqs, Pending: 0 reqs, "
+    "GPU KV cache usage: 0.0%, CPU KV cache usage: 0.0%.",
+)
+"""What statistics lines look like (vllm-messages 2.2): a gate that stands in them says nothing by itself."""
+
+LOUD = (
+    *(f"Waiting: {digit}" for digit in range(1, 10)),
+    *(f"Pending: {digit}" for digit in range(1, 10)),
+    "KV cache usage: 9",
+    "KV cache usage: 100",
+    "Preemptions: ",
+    "generation throughput: 0.0 tokens/s",
+)
+NINETIES = b"KV cache usage: 9"
+MATTERS = re.compile(
+    r"(?:Waiting|Pending): [1-9]|KV cache usage: (?:9\d\.|100)|Preemptions: |generation throughput: 0\.0 tokens/s"
+)
+SHAPE = re.compile(r"(?:Engine \d{3}: |\d+ Engines Aggregated: )?Avg prompt throughput: ")
+
+
+def is_statistics(text: str) -> bool:
+    """Whether a message (header stripped) is one of vLLM's periodic statistics lines."""
+    return SHAPE.match(text) is not None
+
+
+def matters(text: str) -> bool:
+    """Whether a statistics line says something that a rule may want to know."""
+    return MATTERS.search(text) is not None
+
+
+class Prefilter:
+    """Literals compiled once (milliseconds), scanned over chunks; `scan` may run in several threads at once."""
+
+    def __init__(self, literals: Iterable[str]) -> None:
+        chosen = {text for text in literals if not any(text in line for line in STATISTICS)}
+        self._literals = sorted(text.encode() for text in chosen | set(STRUCTURE) | set(LOUD))
+        self._nineties = self._literals.index(NINETIES)
+        self._database: Any = None
+        self._scratch = threading.local()
+
+    @staticmethod
+    def available() -> bool:
+        """Whether Hyperscan can be had on this platform."""
+        try:
+            import hyperscan
+        except ImportError:
+            return False
+        return bool(hyperscan)
+
+    def compile(self) -> None:
+        """Build the database; `scan` does so itself when it is first used."""
+        import hyperscan
+
+        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        database.compile(
+            expressions=self._literals,
+            ids=list(range(len(self._literals))),
+            elements=len(self._literals),
+            flags=0,
+            literal=True,
+        )
+        self._database = database
+
+    def scan(self, chunk: bytes) -> Sequence[int]:
+        """Offsets inside lines worth reading, ascending, at most a few per line."""
+        import hyperscan
+
+        if self._database is None:
+            self.compile()
+        scratch = getattr(self._scratch, "value", None)
+        if scratch is None:
+            scratch = self._scratch.value = hyperscan.Scratch(self._database)
+        found: list[int] = []
+        append = found.append
+        nineties = self._nineties
+
+        def hit(ident: int, _start: int, end: int, _flags: int, _context: object) -> None:
+            if ident == nineties and not chunk[end : end + 1].isdigit():
+                return  # 9.6 %, not 96 %
+            append(end - 1)
+
+        self._database.scan(chunk, match_event_handler=hit, scratch=scratch)
+        found.sort()  # reported by end, so nearly sorted
+        return found
