@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -20,7 +20,9 @@ from vlogdiag.values import GIB, Kind, Quantity, format_quantity
 
 SPARK = 16
 """Samples of throughput on the status row: at one in ten seconds, vLLM's own interval, nearly three minutes."""
-BAR = 12
+SHORTEST = 4
+"""A curve of fewer samples says nothing."""
+BAR = 6
 FULL = 0.95
 """KV cache or GPU memory above this share is shown as a warning."""
 HOT = 85
@@ -111,7 +113,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _server(model: StatusModel, look: Look) -> Text:
-    path = cut_left(look.plain(words.log_name(model.path)), look.width // 3, look.marks.ellipsis)
+    path = cut_left(look.plain(words.log_name(model.path)), look.width // 5, look.marks.ellipsis)
     parts = [Text(path, style="bold")]
     if model.phase is not None:
         parts.append(Text(PHASES[model.phase], style="green" if model.phase is Phase.SERVING else "yellow"))
@@ -119,21 +121,23 @@ def _server(model: StatusModel, look: Look) -> Text:
         parts.append(_found(model))
     if model.kv_usage is not None:
         usage = _share(model.kv_usage)
-        parts.append(Text(f"KV {_bar(usage, look, BAR // 2)} {usage:.0%}", style=_alarm(usage >= FULL)))
+        parts.append(Text(f"KV {_bar(usage, look, BAR)} {usage:.0%}", style=_alarm(usage >= FULL)))
     if model.waiting is not None and model.waiting > 0:
         parts.append(Text(f"{model.waiting:,.0f} waiting", style="yellow"))
     if model.running is not None:
         parts.append(Text(f"{model.running:,.0f} running"))
     if model.tokens_per_second is not None:
-        spark = sparkline(model.throughput[-SPARK:], SPARK, unicode=look.unicode)
-        parts.append(Text(f"{model.tokens_per_second:,.0f} tok/s {spark}".rstrip()))
+        parts.append(Text(f"{model.tokens_per_second:,.0f} tok/s"))
     if model.lag is not None and model.lag >= 1:
         parts.append(Text(f"{_seconds(model.lag)} behind", style="yellow"))
     if model.quiet is not None and model.quiet >= 1:
         parts.append(Text(f"quiet for {_seconds(model.quiet)}", style=DIM))
-    if model.lines:
-        parts.append(Text(words.plural(model.lines, "line"), style=DIM))
-    return _joined(parts, look)
+    row = _joined(parts, look)
+    room = min(SPARK, look.width - cell_len(row.plain) - 2)
+    if "tok/s" in row.plain and model.throughput and room >= SHORTEST:
+        row = _joined([row, Text(sparkline(model.throughput[-room:], room, unicode=look.unicode), style="cyan")], look)
+    lines = [Text(words.plural(model.lines, "line"), style=DIM)] if model.lines else []
+    return _joined([row, *lines], look)
 
 
 def _found(model: StatusModel) -> Text:
@@ -160,26 +164,31 @@ def _gpu(gpu: Gpu, look: Look) -> Text:
         parts.append(Text(f"{gpu.power:.0f}{limit} W"))
     if gpu.throttle:
         parts.append(look.clean(f"slowed: {', '.join(gpu.throttle)}", "yellow"))
+    row = _joined(parts, look)
     if gpu.processes:
-        parts.append(_processes(gpu.processes, look))
+        room = look.width - cell_len(row.plain) - 2
+        fitting = (part for part in _processes(gpu.processes, look) if cell_len(part.plain) <= room)
+        row = _joined([row, *islice(fitting, 1)], look)
     if gpu.unavailable:
-        parts.append(look.clean("; ".join(item.reason for item in gpu.unavailable), DIM))
-    return _joined(parts, look)
+        row = _joined([row, look.clean("; ".join(item.reason for item in gpu.unavailable), DIM)], look)
+    return row
 
 
-def _processes(processes: Sequence[Process], look: Look) -> Text:
+def _processes(processes: Sequence[Process], look: Look) -> Iterator[Text]:
+    """The three, two or one that hold most memory, and how many others there are."""
     largest = sorted(processes, key=lambda process: process.memory or 0, reverse=True)
-    named = [_process(process) for process in largest[:2]]
-    more = [f"+{len(largest) - 2}"] if len(largest) > 2 else []
-    return look.clean(", ".join([*named, *more]), DIM)
+    for shown in range(min(3, len(largest)), 0, -1):
+        more = f", +{len(largest) - shown}" if len(largest) > shown else ""
+        yield look.clean(", ".join(map(_process, largest[:shown])) + more, DIM)
+    yield look.clean(_process(largest[0]), DIM)
 
 
 def _process(process: Process) -> str:
-    """`python (pid 229) 20.1 GiB`: the program's name, not its long command line."""
+    """`python[229] 20.1 GiB`: the program's name, not its long command line."""
     command = (process.command or "").split()
-    name = command[0].rsplit("/", 1)[-1] + " " if command else ""
+    name = command[0].rsplit("/", 1)[-1] if command else "pid "
     held = f" {process.memory / GIB:.1f} GiB" if process.memory is not None else ""
-    return f"{name}(pid {process.pid}){held}"
+    return f"{name}[{process.pid}]{held}"
 
 
 def _joined(parts: Sequence[Text], look: Look) -> Text:
