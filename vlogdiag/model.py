@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 Value = bool | int | float | str
 """What a capture, an argument or a fact can hold; unknown is None, never a special number."""
@@ -92,9 +92,11 @@ FAMILIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One physical line (or one `\\r` segment of it) with wrappers and header taken off."""
+class Line(NamedTuple):
+    """One physical line (or one `\\r` segment of it) with wrappers and header taken off.
+
+    A tuple, since one is made for every line of every traceback.
+    """
 
     number: int
     """1-based line number in its log."""

@@ -14,13 +14,13 @@ from vlogdiag.diagnosis.engine import Detection, Hit, Matcher
 from vlogdiag.diagnosis.facts import ARGUMENT_MARKS, FactCollector, Facts
 from vlogdiag.diagnosis.findings import finding_of, plain_value, unexplained_finding
 from vlogdiag.diagnosis.incidents import Incident, Member
-from vlogdiag.diagnosis.runs import MARK_LITERALS, Run, RunTracker
+from vlogdiag.diagnosis.runs import MARK_LITERALS, RECORD_MARKS, Run, RunTracker
 from vlogdiag.diagnosis.scope import RunScope
 from vlogdiag.diagnosis.time_rules import TimeRules
 from vlogdiag.diagnosis.unexplained import Leftovers, exception_line, is_error
 from vlogdiag.loading import Rules
 from vlogdiag.log.edges import edge_lines, last_life
-from vlogdiag.log.prefilter import Prefilter, is_statistics, matters
+from vlogdiag.log.prefilter import Gates, Prefilter, is_statistics, matters
 from vlogdiag.log.records import Assembler
 from vlogdiag.log.windows import HEAD_LINES, MAX_LINE, Windows
 from vlogdiag.model import (
@@ -42,6 +42,8 @@ from vlogdiag.values import Quantity
 __all__ = ["Pipeline", "Result", "report_of"]
 
 MAX_RUNS = 1_000
+QUOTING = ("Received request ", "Request ")
+"""Messages that hold somebody's prompt: their words are no marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +80,14 @@ class Pipeline:
         self._rules = rules
         self._given = dict(given or {})
         self._version = version
-        self._tracker = RunTracker()
+        self._tracker = RunTracker(self._close_open)
         self._assembler = Assembler(self._tracker)
         self._matcher = Matcher(rules.book)
         self._facts = FactCollector(rules.facts)
         self._timed = TimeRules(rules.book.signatures, self._matcher, self._scope)
         self._hits: dict[int, dict[object, Hit]] = {}
         self._leftovers = Leftovers()
-        self.prefilter = prefilter
+        self._gates = Gates((*self._matcher.gates, *self._timed.gates, *self._facts.gates, *RECORD_MARKS))
         self._windows = Windows(self, prefilter)
         self._recognised = False
         self._last_run = 1
@@ -123,6 +125,9 @@ class Pipeline:
     def flush(self) -> None:
         """Take what stands after the last line end as a line, and everything open as complete (a quiet moment)."""
         self._windows.finish()
+        self._close_open()
+
+    def _close_open(self) -> None:
         for record in self._assembler.close():
             self._record(record)
 
@@ -202,12 +207,16 @@ class Pipeline:
         text = record.text
         if is_statistics(text) and not matters(text):
             return
-        self._facts.take(record, text)
+        gates = self._gates.found(text)
+        self._facts.take(record, text, gates)
         if record.run != self._last_run:  # a new start: what the one before was silent about no longer matters
             self._timed.forget(self._last_run)
             self._last_run = record.run
-        detections = [*self._matcher.match(record, text), *self._timed.take(record, text)]
-        if not claimed(record, detections) and is_error(record, text):
+        detections = [*self._matcher.match(record, text, gates), *self._timed.take(record, text, gates)]
+        error = is_error(record, text)
+        if not text.startswith(QUOTING):
+            self._tracker.note(record, gates, error=error and record.kind in ("vllm", "bare", "json"))
+        if error and not claimed(record, detections):
             self._leftovers.add(record)
         if not detections:
             return
@@ -431,4 +440,6 @@ def prefilter_of(rules: Rules) -> Prefilter | None:
     if not Prefilter.available():
         return None
     gates = {gate for signature in rules.book.signatures for gate in (p.gate for p in signature.patterns)}
-    return Prefilter((*gates, *(rule.pattern.gate for rule in rules.facts), *ARGUMENT_MARKS, *MARK_LITERALS))
+    return Prefilter(
+        (*gates, *(rule.pattern.gate for rule in rules.facts), *ARGUMENT_MARKS, *MARK_LITERALS, *RECORD_MARKS)
+    )

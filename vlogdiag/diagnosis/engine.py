@@ -124,7 +124,6 @@ class Matcher:
     def __init__(self, rules: Rulebook) -> None:
         self.rules = rules
         self.timeouts = 0
-        self.index: list[tuple[str, tuple[Signature, ...]]] = []
         table: dict[str, list[Signature]] = {}
         for signature in rules.bases:
             assert signature.match is not None
@@ -132,21 +131,23 @@ class Matcher:
                 owners = table.setdefault(pattern.gate, [])
                 if signature not in owners:
                     owners.append(signature)
-        self.index = [(gate, tuple(owners)) for gate, owners in table.items()]
+        self.index = {gate: tuple(owners) for gate, owners in table.items()}
 
     @property
     def gates(self) -> tuple[str, ...]:
         """Literals without which no signature can match."""
-        return tuple(gate for gate, _ in self.index)
+        return tuple(self.index)
 
-    def match(self, record: Record, text: str) -> list[Detection]:
-        """Every base signature that `record` matches (`text` is its joined text), in order of the match's place."""
+    def match(self, record: Record, text: str, gates: frozenset[str]) -> list[Detection]:
+        """Every base signature that `record` matches, in order of the match's place.
+
+        `text` is the record's joined text, `gates` the literals in it.
+        """
         found: list[Detection] = []
         wanted: dict[str, Signature] = {}
-        for gate, owners in self.index:
-            if gate in text:
-                for signature in owners:
-                    wanted[signature.id] = signature
+        for gate in gates:
+            for signature in self.index.get(gate, ()):
+                wanted[signature.id] = signature
         for signature in wanted.values():
             detection = self._try(signature, record, text)
             if detection is not None:

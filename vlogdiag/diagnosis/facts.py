@@ -139,8 +139,8 @@ class FactCollector:
             self._shapes.add(key)
             self.of(run).narrow(header_versions(process, bracket))
 
-    def take(self, record: Record, text: str) -> None:
-        """Read one record (`text` is its joined text)."""
+    def take(self, record: Record, text: str, gates: frozenset[str]) -> None:
+        """Read one record (`text` is its joined text, `gates` the literals in it)."""
         facts = self.of(record.run)
         if record.kind == "shell":
             found = arguments.from_shell(text)
@@ -151,10 +151,12 @@ class FactCollector:
         if text.startswith(("Received request", "Request ")):
             return  # somebody's prompt may quote anything
         head = text if len(text) <= MAX_FACT_TEXT else text[:MAX_FACT_TEXT]
+        if not gates:
+            return
         if record.level is None or record.level <= Level.WARNING:
             self._arguments(facts, head, record)
         for rule in self.rules:
-            if rule.pattern.gate not in head:
+            if rule.pattern.gate not in gates:
                 continue
             try:
                 match = rule.pattern.search(head)

@@ -8,11 +8,12 @@ announces itself again (DESIGN section 4).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vlogdiag.log.headers import Parsed
 from vlogdiag.log.records import Context
-from vlogdiag.model import Level, Phase
+from vlogdiag.model import Level, Phase, Record
 
 __all__ = ["MARK_LITERALS", "Run", "RunTracker"]
 
@@ -26,9 +27,6 @@ MARKS = re.compile(
     r"|(?P<serving>Application startup complete|Avg prompt throughput: |Uvicorn running on |Starting vLLM API server|Started server process)"
     r"|(?P<stopping>Shutting down|Application shutdown complete|Waiting for application shutdown|Received signal|SIGTERM|KeyboardInterrupt"
     r"|Shutdown initiated|Finished server process)"
-    r"|(?P<fatal>Engine core initialization failed|Engine process failed to start|EngineDeadError|AsyncEngineDeadError|MQEngineDeadError"
-    r"|initialization failed\. See root cause|EngineCore failed to start|EngineCore encountered a fatal error"
-    r"|vllm(?: serve)?: error: |api_server\.py: error: |is already dead, terminating server process|Engine is dead)"
 )
 MARK_LITERALS: tuple[str, ...] = (
     "vLLM API server version ",
@@ -54,17 +52,27 @@ MARK_LITERALS: tuple[str, ...] = (
     "KeyboardInterrupt",
     "Shutdown initiated",
     "Finished server process",
+    ": error: ",
+)
+"""Literals that the fast path must not skip, since they move the tracker."""
+
+FATAL = (
     "Engine core initialization failed",
     "Engine process failed to start",
     "EngineDeadError",
     "initialization failed. See root cause",
     "EngineCore failed to start",
     "EngineCore encountered a fatal error",
-    ": error: ",
-    "terminating server process",
+    "vllm: error: ",
+    "vllm serve: error: ",
+    "api_server.py: error: ",
+    "is already dead, terminating server process",
     "Engine is dead",
 )
-"""Literals that the fast path must not skip, since they move the tracker."""
+"""Literals after which a start is over."""
+ASKED = ("SIGTERM", "KeyboardInterrupt", "Received signal", "Shutdown initiated")
+"""Literals that say a shutdown was asked for."""
+RECORD_MARKS = (*FATAL, *ASKED)
 
 PHASES = {
     "loading": Phase.LOADING,
@@ -77,7 +85,6 @@ ORDER = {phase: number for number, phase in enumerate(Phase)}
 LAUNCH = re.compile(r"(?:^|[\s/;&])(?:vllm\s+serve|vllm\.entrypoints\.(?:openai\.)?api_server)\b")
 ANSWERED = re.compile(r'"POST \S{1,200} HTTP/[\d.]{1,3}" 200')
 THROUGHPUT = re.compile(r"throughput: (\d+\.\d+) tokens/s")
-ASKED = ("SIGTERM", "KeyboardInterrupt", "Received signal", "Shutdown initiated")
 MAX_MARK = 600
 """Marks stand near the start of a line."""
 
@@ -112,8 +119,10 @@ class Run:
 class RunTracker:
     """Takes every parsed line once, in order; answers with the run and phase that the line belongs to."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_start: Callable[[], None]) -> None:
         self.runs: list[Run] = []
+        self._on_start = on_start
+        """Called before a mark that may begin a run is judged: what is open belongs to the run before."""
 
     @property
     def current(self) -> Run:
@@ -153,9 +162,6 @@ class RunTracker:
             run.last_time = time if run.last_time is None else max(time, run.last_time)
 
     def _mark(self, run: Run, parsed: Parsed, text: str, number: int, time: float | None) -> Run:
-        if (parsed.level is not None and parsed.level >= Level.ERROR) or text.startswith("Traceback (most recent"):
-            if parsed.kind in ("vllm", "bare", "json") and run.error_line is None:
-                run.error_line = number
         match = MARKS.search(text)
         if match is None:
             return run
@@ -170,9 +176,6 @@ class RunTracker:
             return self._start(
                 run, f"engine:{parsed.process}" if own else f"engine:{parsed.process}:{parsed.pid}", number, engine=True
             )
-        if name == "fatal":
-            run.failed_line = number if run.failed_line is None else run.failed_line
-            return run
         if not info and name != "stopping":
             return run
         self._advance(run, name, text, number, time)
@@ -196,7 +199,22 @@ class RunTracker:
             if time is not None:
                 run.phase_times.setdefault(phase, time)
 
+    def note(self, record: Record, marks: frozenset[str], *, error: bool) -> None:
+        """Account for a complete record: errors, and the ends that stand in their text."""
+        run = next((r for r in reversed(self.runs) if r.number == record.run), None)
+        if run is None:
+            return
+        number = record.first.number
+        run.last_line = max(run.last_line, record.lines[-1].number)
+        if error and (run.error_line is None or number < run.error_line):
+            run.error_line = number
+        if marks.intersection(FATAL) and (run.failed_line is None or number < run.failed_line):
+            run.failed_line = number
+        if marks.intersection(ASKED) and (run.asked_line is None or number < run.asked_line):
+            run.asked_line = number
+
     def _start(self, run: Run, role: str, number: int, *, engine: bool = False) -> Run:
+        self._on_start()
         over = run.served or run.ended_line is not None or role in run.roles
         if not engine:
             over = over or run.failed_line is not None or (run.marked and run.error_line is not None)

@@ -59,6 +59,7 @@ class TimeRules:
         timed = [s for s in signatures if s.sequence is not None or s.silence is not None]
         self._sequences = tuple((s, s.sequence) for s in timed if s.sequence is not None)
         self._silences = tuple((s, s.silence) for s in timed if s.silence is not None)
+        self._gates = frozenset(self.gates)
         self._gathered: dict[str, OrderedDict[Key, _Gathering]] = {s.id: OrderedDict() for s, _ in self._sequences}
         self._pending: dict[str, OrderedDict[Key, _Found]] = {s.id: OrderedDict() for s, _ in self._silences}
 
@@ -67,9 +68,11 @@ class TimeRules:
         """Literals without which no step, ending or reset can match."""
         return tuple({p.gate for s, _ in (*self._sequences, *self._silences) for p in s.patterns})
 
-    def take(self, record: Record, text: str) -> list[Detection]:
-        """Account for one record; returns what it completed."""
+    def take(self, record: Record, text: str, gates: frozenset[str]) -> list[Detection]:
+        """Account for one record (`gates` are the literals in its text); returns what it completed."""
         fired: list[Detection] = []
+        if gates.isdisjoint(self._gates):
+            return fired
         for signature, sequence in self._sequences:
             fired.extend(self._sequence(signature, sequence, record, text))
         for signature, silence in self._silences:

@@ -19,7 +19,12 @@ __all__ = ["Parsed", "Stamp", "parse_line"]
 ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 """ANSI control sequences (CSI, OSC, two-byte escapes)."""
 
-MONTHS = {name: number for number, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1)}
+MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
+    )
+}
 LEVELS = {
     "DEBUG": Level.DEBUG,
     "TRACE": Level.DEBUG,
@@ -91,7 +96,7 @@ def parse_line(raw: str) -> Parsed:
     """
     text = ESCAPES.sub("", raw) if "\x1b" in raw else raw
     if text and text[0] in "(IWEDC":  # vLLM's own line, unwrapped: the case that must be fast
-        quick = _quick(text)
+        quick = _quick(text) or _quick_uvicorn(text)
         if quick is not None:
             return quick
     found = Parsed(text)
@@ -408,6 +413,42 @@ def _quick(text: str) -> Parsed | None:
         1,
         False,
         key,
+    )
+
+
+_servers: dict[str, Parsed] = {}
+"""What stands before uvicorn's `INFO:     `, and whose it is (bounded)."""
+
+
+def _quick_uvicorn(text: str) -> Parsed | None:
+    """`(APIServer pid=7) INFO:     10.0.0.1:4711 - "POST …"`: most lines of most logs."""
+    end = text.find("INFO:     ", 0, 80)
+    if end < 0:
+        return None
+    key = text[:end]
+    known = _servers.get(key)
+    if known is None:
+        known = _process(Parsed(key))
+        if known.text:
+            return None
+        if len(_servers) > 1_000:
+            _servers.clear()
+        _servers[key] = known
+    return Parsed(
+        text[end + 10 :],
+        known.host,
+        known.process,
+        known.pid,
+        known.rank,
+        known.engine,
+        Level.INFO,
+        "uvicorn",
+        None,
+        None,
+        None,
+        1,
+        False,
+        "",
     )
 
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["STATISTICS", "Prefilter", "is_statistics", "matters"]
+__all__ = ["STATISTICS", "Gates", "Prefilter", "is_statistics", "matters"]
 
 STRUCTURE = (
     "ERROR",
@@ -114,3 +114,38 @@ class Prefilter:
         self._database.scan(chunk, match_event_handler=hit, scratch=scratch)
         found.sort()  # reported by end, so nearly sorted
         return found
+
+
+class Gates:
+    """Which of many literals a record's text holds; with Hyperscan one pass, without it one look per literal."""
+
+    def __init__(self, literals: Iterable[str], *, library: bool = True) -> None:
+        self._literals = tuple(sorted(set(literals)))
+        self._database: Any = None
+        self._library = library and Prefilter.available() and len(self._literals) > FEW
+
+    def found(self, text: str) -> frozenset[str]:
+        """Literals in `text`."""
+        if not self._library:
+            return frozenset(literal for literal in self._literals if literal in text)
+        if self._database is None:
+            import hyperscan
+
+            self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+            self._database.compile(
+                expressions=[literal.encode() for literal in self._literals],
+                ids=list(range(len(self._literals))),
+                elements=len(self._literals),
+                flags=[hyperscan.HS_FLAG_SINGLEMATCH] * len(self._literals),
+                literal=True,
+            )
+        seen: list[int] = []
+        self._database.scan(
+            text.encode("utf-8", "surrogatepass"), match_event_handler=lambda ident, *_: seen.append(ident)
+        )
+        literals = self._literals
+        return frozenset(literals[ident] for ident in seen)
+
+
+FEW = 8
+"""Up to this many literals, looking for each costs less than a scan."""

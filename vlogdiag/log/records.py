@@ -105,7 +105,6 @@ class _Open:
     lines: list[Line] = field(default_factory=list)
     size: int = 0
     last: int = 0
-    first_mask: str = ""
     request: bool = False
     """A request-log record whose prompt has not ended yet."""
     partial: bool = False
@@ -227,13 +226,10 @@ class Assembler:
                 self._pending[speaker] = joined
                 return
             parsed = parse_line(joined) if parsed.level is None else parsed
-        time = self.time(parsed)
-        context = self._track(parsed, number, time)
-        line = Line(number, offset, parsed.text)
         if parsed.level is not None or parsed.kind in ("shell", "kernel"):
-            self._take_headed(parsed, speaker, line, time, context, done)
+            self._take_headed(parsed, speaker, Line(number, offset, parsed.text), done)
         else:
-            self._take_bare(parsed, speaker, line, time, context, done)
+            self._take_bare(parsed, speaker, Line(number, offset, parsed.text), done)
 
     def time(self, parsed: Parsed) -> float | None:
         """The program's own time drives the clock; a wrapper's only where the program printed none so far."""
@@ -247,34 +243,31 @@ class Assembler:
                 return None
         return self.clock.now
 
-    def _take_headed(
-        self, parsed: Parsed, speaker: Speaker, line: Line, time: float | None, context: Context, done: list[Record]
-    ) -> None:
+    def _take_headed(self, parsed: Parsed, speaker: Speaker, line: Line, done: list[Record]) -> None:
+        if parsed.kind == "progress" or (parsed.kind == "uvicorn" and (parsed.level or 0) < Level.ERROR):
+            time = self.time(parsed)
+            done.append(self._record(self._begin(parsed, line, time, self._track(parsed, line.number, time))))
+            return  # one line, never more
         current = self._headed.get(speaker)
-        mask = MASK.sub("#", parsed.text[:200])
         if (
             current is not None
             and parsed.key
             and current.key == parsed.key
-            and parsed.kind not in ("uvicorn", "progress", "shell")
+            and parsed.kind not in ("uvicorn", "shell")
             and current.size < MAX_RECORD
-            and (mask != current.first_mask or not parsed.text.strip())
+            and (not _alike(parsed.text, current) or not parsed.text.strip())
             and line.number - current.last <= MAX_HEADED_GAP
         ):
             self._append(current, line)
             return
-        if current is not None:
+        time = self.time(parsed)
+        context = self._track(parsed, line.number, time)  # may close everything, if a new start begins here
+        if speaker in self._headed:
             done.append(self._record(self._headed.pop(speaker)))
         bare = self._bare.get(speaker)
         if bare is not None and (speaker[1] is not None or not bare.frames):
             done.append(self._record(self._bare.pop(speaker)))
         record = self._begin(parsed, line, time, context)
-        record.first_mask = mask
-        if parsed.kind == "progress" or (
-            parsed.kind == "uvicorn" and parsed.level is not None and parsed.level < Level.ERROR
-        ):
-            done.append(self._record(record))  # one line, never more
-            return
         record.request = (
             parsed.level is not None
             and parsed.level <= Level.INFO
@@ -283,9 +276,7 @@ class Assembler:
         )
         self._headed[speaker] = record
 
-    def _take_bare(
-        self, parsed: Parsed, speaker: Speaker, line: Line, time: float | None, context: Context, done: list[Record]
-    ) -> None:
+    def _take_bare(self, parsed: Parsed, speaker: Speaker, line: Line, done: list[Record]) -> None:
         headed = self._headed.get(speaker)
         if headed is not None and headed.size < MAX_RECORD:
             if headed.request:
@@ -314,7 +305,8 @@ class Assembler:
             done.append(self._record(self._bare.pop(speaker)))
         if not line.text.strip():
             return  # a blank line belongs to nobody
-        record = self._begin(parsed, line, time, context)
+        time = self.time(parsed)
+        record = self._begin(parsed, line, time, self._track(parsed, line.number, time))
         record.cut = bool(line.text[:1].isspace() and "File " in line.text)
         self._note(record, line.text)
         self._bare[speaker] = record
@@ -420,6 +412,12 @@ class Assembler:
             table = self._headed or self._bare
             oldest = min(table, key=lambda s: table[s].last)
             done.append(self._record(table.pop(oldest)))
+
+
+def _alike(text: str, current: _Open) -> bool:
+    """Another message of the same kind in the same second (two engines' statistics), not a further line of one."""
+    first = current.lines[0].text
+    return text[:8] == first[:8] and MASK.sub("#", text[:200]) == MASK.sub("#", first[:200])
 
 
 def _begins(text: str) -> bool:
