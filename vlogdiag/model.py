@@ -153,6 +153,9 @@ class Record:
     bracket: bool = False
     """The header spells `[file:line]` (vLLM 0.8.0 and later) rather than `file:line]`."""
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Record:
+        return self  # frozen through and through
+
     @property
     def text(self) -> str:
         """The message: the lines joined by newlines."""

@@ -5,6 +5,7 @@ bytes -> lines -> records -> detections, facts -> (run by run) incidents -> find
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -91,6 +92,7 @@ class Pipeline:
         self._windows = Windows(self, prefilter)
         self._recognised = False
         self._last_run = 1
+        self._arrived: float | None = None
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the log."""
@@ -133,9 +135,28 @@ class Pipeline:
 
     def tick(self, seconds: float) -> None:
         """Let log time pass without a line: silences are decided by it."""
-        if self._assembler.clock.now is not None:
-            self._assembler.clock.now += seconds
-            self._count(self._timed.overdue(self._assembler.clock.now))
+        now = self._assembler.clock.now
+        if now is not None:
+            self._count(self._timed.overdue(now + seconds))
+
+    def arrived(self, moment: float) -> None:
+        """What was fed so far had arrived by `moment` (seconds on a monotonic clock): log time goes on from there."""
+        self._arrived = moment
+
+    def overdue(self, moment: float) -> bool:
+        """Decide silences at `moment`: log time is that of the last record plus what has passed since it arrived."""
+        now = self._assembler.clock.now
+        if now is None or self._arrived is None:
+            return False
+        found = self._timed.overdue(now + max(0.0, moment - self._arrived))
+        self._count(found)
+        return bool(found)
+
+    def peek(self) -> Result:
+        """What `close` would say now, were nothing more to come and the process still running; changes nothing."""
+        twin = copy.deepcopy(self, {id(self._rules): self._rules})
+        twin.flush()
+        return twin.result()
 
     def heard(self) -> set[str]:
         """Ids of every rule that matched anything, refinements by name."""

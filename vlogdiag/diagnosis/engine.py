@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from vlogdiag.model import Level, Line, Record
 from vlogdiag.signatures.templates import Pattern, PatternMatch, PatternTimeout
@@ -42,6 +43,9 @@ class Detection:
     """Last record of a sequence."""
     times: int = 1
     """Records that make it up."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Detection:
+        return self  # its captures are never changed once it exists
 
     @property
     def key(self) -> tuple[str, tuple[str, ...], tuple[object, ...]]:
@@ -120,6 +124,9 @@ class Rulebook:
 
 class Matcher:
     """Finds the signatures of a record."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Matcher:
+        return self  # nothing in it depends on the log but a count
 
     def __init__(self, rules: Rulebook) -> None:
         self.rules = rules

@@ -41,6 +41,9 @@ class FactRule:
     constants: Mapping[str, Quantity] = field(default_factory=dict)
     keep: str = "last"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> FactRule:
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -49,6 +52,9 @@ class Fact:
     quantity: Quantity
     line: int | None
     text: str
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Fact:
+        return self
 
 
 @dataclass(slots=True)

@@ -6,9 +6,11 @@ by the lines between, so that skipping lines that match nothing changes nothing.
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from vlogdiag.diagnosis.engine import Detection, Matcher, line_at, reaches
 from vlogdiag.diagnosis.scope import RunScope
@@ -38,6 +40,9 @@ class _Found:
     start: int
     captures: Captures
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Found:
+        return self
+
     @property
     def time(self) -> float | None:
         return self.record.time
@@ -57,8 +62,8 @@ class TimeRules:
         self._matcher = matcher
         self._scope_of = scope_of
         timed = [s for s in signatures if s.sequence is not None or s.silence is not None]
-        self._sequences = tuple((s, s.sequence) for s in timed if s.sequence is not None)
-        self._silences = tuple((s, s.silence) for s in timed if s.silence is not None)
+        self._sequences: tuple[tuple[Signature, Sequence], ...] = tuple((s, s.sequence) for s in timed if s.sequence is not None)
+        self._silences: tuple[tuple[Signature, Silence], ...] = tuple((s, s.silence) for s in timed if s.silence is not None)
         self._gates = frozenset(self.gates)
         self._gathered: dict[str, OrderedDict[Key, _Gathering]] = {s.id: OrderedDict() for s, _ in self._sequences}
         self._pending: dict[str, OrderedDict[Key, _Found]] = {s.id: OrderedDict() for s, _ in self._silences}
@@ -108,6 +113,14 @@ class TimeRules:
         for pending in self._pending.values():
             for key in [k for k in pending if k[0] == run]:
                 del pending[key]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TimeRules:
+        twin = copy.copy(self)
+        memo[id(self)] = twin
+        twin._scope_of = copy.deepcopy(self._scope_of, memo)
+        twin._gathered = copy.deepcopy(self._gathered, memo)
+        twin._pending = copy.deepcopy(self._pending, memo)
+        return twin
 
     # --- sequences ---
 

@@ -63,6 +63,9 @@ def matters(text: str) -> bool:
 class Prefilter:
     """Literals compiled once (milliseconds), scanned over chunks; `scan` may run in several threads at once."""
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Prefilter:
+        return self
+
     def __init__(self, literals: Iterable[str]) -> None:
         chosen = {text for text in literals if not any(text in line for line in STATISTICS)}
         self._literals = sorted(text.encode() for text in chosen | set(STRUCTURE) | set(LOUD))
@@ -118,6 +121,9 @@ class Prefilter:
 
 class Gates:
     """Which of many literals a record's text holds; with Hyperscan one pass, without it one look per literal."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Gates:
+        return self
 
     def __init__(self, literals: Iterable[str], *, library: bool = True) -> None:
         self._literals = tuple(sorted(set(literals)))
