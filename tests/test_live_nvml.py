@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from fake_nvml import Driver, build, healthy
 
 from vlogdiag.live.nvml import NvmlProbe, NvmlSample
+from vlogdiag.live.sampler import INTERVAL
 from vlogdiag.model import Gpu, Process, Unavailable, Xid
 
 GIB = 2**30
@@ -504,6 +507,44 @@ def test_limits_and_counters_are_not_asked_with_every_sample(driver: Driver, ope
     seen = [(only(probe.sample()).utilization, only(probe.sample()).ecc_volatile) for _ in range(2)]
     assert seen == [(0.11, 0), (0.11, 0)]
     assert only(probe.sample()).ecc_volatile == 1
+
+
+PROGRAM = """
+from vlogdiag.live.nvml import NvmlProbe
+from vlogdiag.live.probes import GpuProbe
+from vlogdiag.live.sampler import Sampler
+
+sampler = Sampler([GpuProbe(open_driver=lambda: NvmlProbe.open(limit=60))], limit=0.3)
+reading = None
+while reading is None:
+    reading = sampler.poll(None)
+print(reading.unavailable[0].reason)
+"""
+
+
+@pytest.mark.parametrize("function", ["nvmlInitWithFlags", "nvmlDeviceGetCount_v2"])
+def test_a_hanging_driver_does_not_keep_the_process_from_ending(driver: Driver, function: str) -> None:
+    driver.play(healthy(**{f"hang__{function}": 1}))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=driver.environment, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no answer within 0.3 s\n", "")
+
+
+def test_eight_cards_cost_less_than_a_hundredth_of_a_core(driver: Driver, open_probe: Open) -> None:
+    links = {f"gpu__{gpu}__nvlinks": "1" * 18 for gpu in range(8)}
+    driver.play(healthy(8, **links))
+    probe = open_probe(driver)
+    worker = psutil.Process(probe._worker.pid)
+
+    def seconds() -> float:
+        times = worker.cpu_times()
+        return time.process_time() + times.user + times.system
+
+    began = seconds()
+    for _ in range(20):
+        probe.sample()
+    assert (seconds() - began) / 20 < 0.01 * INTERVAL
 
 
 def wait_until(done: Callable[[], bool], limit: float = 5.0) -> bool:

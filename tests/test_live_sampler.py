@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from vlogdiag.live.metrics import ServerMetrics
 from vlogdiag.live.nvml import NvmlProbe, NvmlSample
-from vlogdiag.live.probes import REOPEN_AFTER, GpuProbe
+from vlogdiag.live.probes import REOPEN_AFTER, GpuProbe, probes_for
 from vlogdiag.live.sampler import Sampler, in_thread, take
 from vlogdiag.model import Gpu, Reading, Unavailable, Xid
 
@@ -294,3 +294,8 @@ def test_a_driver_that_opens_after_the_probe_was_closed_is_closed_too() -> None:
     probe = GpuProbe(open_driver=slow, monotonic=lambda: 0.0)
     assert probe.sample() == Reading(None)
     assert late.closed
+
+
+def test_the_server_is_asked_only_where_its_address_is_known() -> None:
+    assert [probe.name for probe in probes_for(None)] == ["nvml", "host"]
+    assert [probe.name for probe in probes_for("http://127.0.0.1:8000/metrics")] == ["nvml", "metrics", "host"]

@@ -69,11 +69,11 @@ def _trouble(gpu: Gpu) -> list[str]:
     slowed = [name for name in gpu.throttle or () if name in SLOWING]
     known = [f"slowed down by {' and '.join(slowed)}"] if slowed else []
     if gpu.ecc_volatile:
-        known.append(f"{gpu.ecc_volatile} uncorrected ECC errors")
+        known.append(_count(gpu.ecc_volatile, "uncorrected ECC error"))
     if gpu.remap_failed:
         known.append("a memory row could not be remapped")
     if gpu.nvlinks_down:
-        known.append(f"{gpu.nvlinks_down} NVLinks down")
+        known.append(f"{_count(gpu.nvlinks_down, 'NVLink')} down")
     return known
 
 
@@ -94,13 +94,17 @@ def _host_parts(host: HostState) -> list[str]:
     if host.cgroup_used is not None and host.cgroup_limit is not None:
         parts.append(f"container uses {_gib(host.cgroup_used, '')} of {_gib(host.cgroup_limit)}")
     if host.oom_kills:
-        parts.append(f"{host.oom_kills} processes killed for memory")
+        parts.append(_count(host.oom_kills, "OOM kill"))
     if host.shm_free is not None and host.shm_total is not None:
         parts.append(f"/dev/shm {_gib(host.shm_free, '')} of {_gib(host.shm_total)} free")
     parts += [
         f"pid {pid} ({name}) is {state}" for pid, name, state, _ in host.processes if state in ("zombie", "stopped")
     ]
     return parts
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _gib(size: int, unit: str = " GiB") -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from vlogdiag.live.metrics import sample_server
 from vlogdiag.live.nvml import NvmlProbe
 from vlogdiag.live.processes import HostProbe
+from vlogdiag.live.sampler import Probe
 from vlogdiag.model import Reading, Unavailable
 
 GPU_EVERY = 2.0
@@ -97,3 +98,8 @@ class MachineProbe:
 
     def close(self) -> None:
         """Nothing is held between samples."""
+
+
+def probes_for(url: str | None) -> tuple[Probe, ...]:
+    """The driver, the host, and the server where there is a URL for it."""
+    return (GpuProbe(), *((ServerProbe(url),) if url is not None else ()), MachineProbe())
