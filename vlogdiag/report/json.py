@@ -77,12 +77,16 @@ def event_schema() -> dict[str, Any]:
     return {**envelope, "$defs": components}
 
 
-def field_table(document: Mapping[str, Any]) -> str:
-    """The keys of a schema as Markdown tables, one for each kind of object, in the order of the contract."""
+def field_table(document: Mapping[str, Any], *, besides: Mapping[str, Any] | None = None) -> str:
+    """The keys of a schema as Markdown tables, one for each kind of object that is not in the schema `besides`."""
     blocks = []
-    for name, shape in sorted(document["$defs"].items(), key=lambda item: item[0] != "ReportDoc"):
+    known = besides["$defs"] if besides else {}
+    top = document["$ref"].rpartition("/")[2]
+    shapes = [(name, shape) for name, shape in document["$defs"].items() if name not in known]
+    for name, shape in sorted(shapes, key=lambda item: item[0] != top):
         rows = [f"| `{key}` | {value['description']} |" for key, value in shape["properties"].items()]
-        blocks.append("\n".join([f"### {name.removesuffix('Doc')}", "", "| key | meaning |", "|---|---|", *rows]))
+        title = f"### {name.removesuffix('Doc')}"
+        blocks.append("\n".join([title, "", shape["description"], "", "| key | meaning |", "|---|---|", *rows]))
     return "\n\n".join(blocks) + "\n"
 
 

@@ -13,6 +13,8 @@ from vlogdiag.report import words
 from vlogdiag.report.layout import DIM, GOOD, STYLES, Look, cut, cut_left, hang
 from vlogdiag.report.verdict import Verdict
 
+SHORTEST = 16
+"""What a path keeps where the verdict needs the row: enough to tell one log from another."""
 SHOWN = 20
 """Logs in the table; those that failed come first, the others are counted."""
 
@@ -20,7 +22,9 @@ SHOWN = 20
 def verdict_row(verdict: Verdict, look: Look) -> list[Text]:
     """`vllm.log: died 13:02:11 while serving: GPU memory, 1 change`."""
     style = GOOD if verdict.severity is None else STYLES[verdict.severity]
-    path = cut_left(look.plain(words.log_name(verdict.source.path)), look.width // 2, look.marks.ellipsis)
+    text = look.plain(verdict.text)
+    room = max(SHORTEST, min(look.width - cell_len(text) - len(": "), look.width // 2))
+    path = cut_left(look.plain(words.log_name(verdict.source.path)), room, look.marks.ellipsis)
     return hang(Text.assemble((f"{path}: ", "bold"), look.clean(verdict.text, style)), "", look.width, rest="  ")
 
 

@@ -68,7 +68,7 @@ def _trouble(first: Folded, source: SourceSummary, last: RunSummary | None) -> s
     if lead.outcome is Outcome.DEGRADED:
         since = words.clock(lead.first)
         return f"in trouble{f' since {since}' if since else ''}{words.during(lead.phase)}{why}"
-    end = run.ended if run is not None and run.ended is not None else lead.first
+    end = run.ended if run is not None and run.ended is not None and run.ended.time else lead.first
     if last is not None and last.run > max(first.runs):
         start = f"start{'s' if len(first.runs) > 1 else ''} {words.ranges(first.runs)} of {last.run} "
         return f"{start}died{_at(end, first)}{words.during(lead.phase)}{why}"

@@ -111,7 +111,7 @@ class FindingDoc(Struct, kw_only=True, frozen=True):
     """One root cause in one start of one log."""
 
     id: Annotated[str, Meta(description="rule that found it")]
-    family: Annotated[str, Meta(description="oom, kv-cache, fragmentation, hang, shape, multimodal, startup, …")]
+    family: Annotated[str, Meta(description="kind of trouble: the folder of its rule, or unexplained")]
     severity: Annotated[Severity, Meta(description="as severe as its worst member")]
     confidence: Annotated[Literal["high", "medium", "low"], Meta(description="how sure it is")]
     outcome: Annotated[Outcome, Meta(description="what became of the start")]
@@ -159,7 +159,10 @@ class SummaryDoc(Struct, kw_only=True, frozen=True):
 class ReportDoc(Struct, kw_only=True, frozen=True):
     """What `vlogdiag scan --json` prints."""
 
-    format: Annotated[Literal["vlogdiag.report/1"], Meta(description="additions keep the number, changes raise it")]
+    format: Annotated[
+        Literal["vlogdiag.report/1"],
+        Meta(description="`vlogdiag.report/1`: additions keep the number, changes raise it"),
+    ]
     vlogdiag: Annotated[str, Meta(description="version of vlogdiag")]
     rules: Annotated[RulesDoc, Meta(description="which rules looked at the log")]
     sources: Annotated[list[SourceDoc], Meta(description="the logs, in the order given")]

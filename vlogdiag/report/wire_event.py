@@ -134,7 +134,9 @@ class NoticeDoc(Struct, kw_only=True, frozen=True):
 class EventDoc(Struct, kw_only=True, frozen=True):
     """One line of `vlogdiag tail --json`."""
 
-    format: Annotated[Literal["vlogdiag.event/1"], Meta(description="additions keep the number, changes raise it")]
+    format: Annotated[
+        Literal["vlogdiag.event/1"], Meta(description="`vlogdiag.event/1`: additions keep the number, changes raise it")
+    ]
     type: Annotated[str, Meta(description="finding.opened, finding.updated, finding.closed, reading or notice")]
     data: Annotated[dict[str, Any], Meta(description="a finding of the report, a reading, or a notice, by type")]
     details: Annotated[dict[str, Any], Meta(description="what else belongs to the event")]

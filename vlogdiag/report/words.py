@@ -19,6 +19,7 @@ FAMILIES = {
     "hardware": "hardware",
     "request": "one request",
     "noise": "noise",
+    "unexplained": "cause not recognised",
 }
 
 PHASES = {
