@@ -62,7 +62,7 @@ def _one_kind_a_capture(rule: Signature, rules: Mapping[str, Signature]) -> Foun
                 for name, type_ in pattern.types.items():
                     kind = KINDS[type_].value
                     if kinds.setdefault(name, kind) != kind:
-                        yield f"capture {name!r} is a {kinds[name]} in one pattern and a {kind} in another", True
+                        yield f"capture {name!r} is {kinds[name]} in one pattern and {kind} in another", True
 
 
 def _siblings_have_an_order(rule: Signature, rules: Mapping[str, Signature]) -> Found:

@@ -31,9 +31,9 @@ def take_literals(source: str) -> tuple[str, dict[str, Quantity]]:
             return found[0]
         name = f"_{len(literals)}"
         literals[name] = _literal(float(found["number"]), found["unit"])
-        return f" {name} "
+        return f" {name} "  # blanks keep `2min` and `5%and` apart from their neighbours
 
-    return _LITERAL.sub(replace, source), literals
+    return _LITERAL.sub(replace, source).strip(), literals
 
 
 def _literal(number: float, unit: str | None) -> Quantity:

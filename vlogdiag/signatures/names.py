@@ -142,6 +142,8 @@ _METRICS = {
     "requests_finished": (_FLOAT, "requests finished so far"),
     "e2e_latency_mean": (_DURATION, "mean latency of finished requests"),
     "ttft_mean": (_DURATION, "mean time to first token"),
+    "queue_time_mean": (_DURATION, "mean time that a request waited before it ran"),
+    "inter_token_latency_mean": (_DURATION, "mean time between two tokens"),
     "healthy": (_BOOL, "/health answered 200"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -11,7 +12,7 @@ from vlogdiag.signatures.build import Catalogue, RuleReader
 from vlogdiag.signatures.examples import read_examples
 from vlogdiag.signatures.expr import Expr, Text, parse_expr
 from vlogdiag.signatures.keys import RULE, json_schema
-from vlogdiag.signatures.matches import read_match, read_patterns
+from vlogdiag.signatures.matches import read_match, read_pattern
 from vlogdiag.signatures.positions import (
     Fault,
     Node,
@@ -19,6 +20,7 @@ from vlogdiag.signatures.positions import (
     Scalar,
     Table,
     child,
+    entries_of,
     is_true,
     items_of,
     read_yaml,
@@ -61,6 +63,9 @@ __all__ = [
 ]
 
 
+_HOLE_NAME = re.compile(r"(?:\{|\(\?P<)([a-z][a-z0-9_]*?)(?::|__|>)")
+
+
 def _always(_: str) -> bool:
     return True
 
@@ -80,6 +85,10 @@ class _Draft:
     holes: dict[str, str]
     """Own captures: name to hole type."""
     gates: tuple[str, ...]
+    sound: bool
+    """All its patterns could be read."""
+    written: frozenset[str]
+    """Keys of the file, sound or not."""
     refines: str | None
     faults: list[Fault] = field(default_factory=list)
 
@@ -135,8 +144,10 @@ def _draft(path: str, text: str, faults: list[Fault]) -> _Draft | None:
         return None
     file = PurePath(path)
     identity = text_of(table.get("id")) or file.stem
-    holes, gates = _holes(table)
-    draft = _Draft(path, table, identity, file.parent.name, holes, gates, text_of(table.get("refines")))
+    holes, gates, sound = _holes(table)
+    written = frozenset(key.text for key, _ in entries_of(root))
+    refines = text_of(table.get("refines"))
+    draft = _Draft(path, table, identity, file.parent.name, holes, gates, sound, written, refines)
     if identity != file.stem:
         draft.complain(table.get("id") or table, f"id {identity!r} must be the file's name, {file.stem!r}")
     if draft.family not in FAMILIES:
@@ -151,22 +162,27 @@ def _match_tables(table: Table) -> list[Table]:
     return [node for node in found if isinstance(node, Table)]
 
 
-def _silent(_node: Node, _message: str) -> None:
-    """Faults are reported when the parts are built; the first look is for names only."""
+def _holes(table: Table) -> tuple[dict[str, str], tuple[str, ...], bool]:
+    """The rule's own captures with their types, the gates of its lines, and whether every pattern could be read.
 
-
-def _holes(table: Table) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The rule's own captures with their types, and the gates of its lines."""
+    What is wrong with a pattern is said when the parts are built. Here the names in a broken one are guessed, so that
+    its fault does not bring a second one for every text that uses them.
+    """
     holes: dict[str, str] = {}
     gates: list[str] = []
+    broken: list[Node] = []
     for match in _match_tables(table):
         for key in ("line", "capture"):
-            for pattern in read_patterns(match.get(key), _silent):
-                for name, type_ in pattern.types.items():
+            for node in items_of(match.get(key)):
+                pattern = read_pattern(node, lambda at, _: broken.append(at))
+                for name, type_ in ({} if pattern is None else pattern.types).items():
                     holes.setdefault(name, type_)
-                if key == "line":
+                if pattern is not None and key == "line":
                     gates.append(pattern.gate)
-    return holes, tuple(gates)
+    for node in broken:
+        for name in _HOLE_NAME.findall(text_of(node) or text_of(child(node, "regex")) or ""):
+            holes.setdefault(name, "text")
+    return holes, tuple(gates), not broken
 
 
 def _lineage(draft: _Draft, drafts: Mapping[str, _Draft]) -> list[_Draft]:
@@ -234,7 +250,8 @@ def _finish(draft: _Draft, drafts: Mapping[str, _Draft], catalogue: Catalogue, u
         line=table.line,
         user=user,
     )
-    _check_examples(draft, signature, gates)
+    if all(ancestor.sound for ancestor in lineage):
+        _check_examples(draft, signature, gates)
     return signature
 
 
@@ -248,8 +265,8 @@ def _check_frame(draft: _Draft) -> None:
     """A rule says what it looks for, how bad that is, and why it happens."""
     table = draft.table
     match = table.get("match")
-    ways = [key for key in ("match", "sequence", "silence") if table.get(key) is not None]
-    if not ways and draft.refines is None:
+    ways = [key for key in ("match", "sequence", "silence") if key in draft.written]
+    if not ways and "refines" not in draft.written:
         draft.complain(table, "a rule needs `match`, `sequence`, `silence` or `refines`")
     if len(ways) > 1:
         draft.complain(table.key(ways[1]) or table, f"`{ways[0]}` and `{ways[1]}` exclude each other")
@@ -259,7 +276,7 @@ def _check_frame(draft: _Draft) -> None:
         draft.complain(match, "`match` needs a `line`")
     if (text_of(table.get("role")) or "cause") == "cause":
         for key in ("severity", "cause"):
-            if table.get(key) is None:
+            if key not in draft.written:
                 draft.complain(table, f"key {key!r} is missing: a cause needs it")
 
 
