@@ -19,7 +19,9 @@ from vlogdiag.launch.quoting import quote_plainly, quote_word
 _LINE_BREAK = re.compile(r"([ \t]*\\)?\r?\n[ \t]*$")
 _SEPARATOR = re.compile(r"[ \t]*,?(?:[ \t]*\\\r?\n)*\s*(?:-[ \t]+)?")
 """What stands between two words where no comment does: blanks, a continuation, a list's comma or dash."""
-_TRAILING_COMMENT = re.compile(r"[ \t]*,?[ \t]+#[^\n]*")
+_HASH_COMMENT = re.compile(r"[ \t]*,?[ \t]+#[^\n]*")
+_TRICK_COMMENT = re.compile(r"[ \t]+`[ \t]*#[^`\n]*`")
+_INI_COMMENT = re.compile(r"[ \t]+[;#][^\n]*")
 _PLAIN_IN_DOUBLE = re.compile(r"[$`\\!']")
 """What a shell would still read inside double quotes, or what a single-quoted text around them cannot hold."""
 _SPLITS_OR_GLOBS = re.compile(r"[\s*?\[\]\\]")
@@ -217,10 +219,11 @@ def _deleted_spans(
     """What goes with the words `text[start:end]`, which stand between the tokens that end and begin there."""
     lead = text[site.start if before is None else before : start]
     block = site.quoting == "yaml item" and text[:start].rstrip(" \t").endswith("-")
-    comment = _TRAILING_COMMENT.match(text, end) if site.quoting in ("shell", "yaml item") else None
+    comment = _comment(text, site, end, "\\" in lead)
     opens_line = "\n" in lead or (before is None and not text[text.rfind("\n", 0, start) + 1 : start].strip(" \t-"))
-    if comment and opens_line and "\\" not in lead:
-        return [(_dash(text, start) if block else start, text.index("#", end))]
+    if comment and opens_line:
+        left = end + len(comment.group()) - len(comment.group().lstrip(" \t,"))
+        return [(_dash(text, start) if block else start, left)]
     if after is not None and (before is None or (opens_line and not block and "\n" not in text[end:after])):
         return [(_dash(text, start), _dash(text, after)) if block else (start, after)]
     if _SEPARATOR.fullmatch(lead):
@@ -234,6 +237,15 @@ def _deleted_spans(
     if after is None and before is not None and continued and "`" not in lead:
         spans.append((before, before + continued.end()))  # nothing follows any more, so the line must not go on
     return spans
+
+
+def _comment(text: str, site: Site, end: int, continued: bool) -> re.Match[str] | None:
+    """The comment behind a word on its line, where the format has such; `continued` lines of a shell know one trick."""
+    if "supervisor" in site.layers:
+        return _INI_COMMENT.match(text, end)
+    if site.quoting == "yaml item" or (site.quoting == "shell" and not continued):
+        return _HASH_COMMENT.match(text, end)
+    return _TRICK_COMMENT.match(text, end) if site.quoting == "shell" else None
 
 
 def _dash(text: str, start: int) -> int:
@@ -260,14 +272,14 @@ def _append(text: str, command: LaunchCommand, new: Sequence[str]) -> Splice:
     inner = _gap(text, site, None)
     model = ""
     if site.quoting == "yaml item":
-        model = next((text[a:b] for a, b in reversed(site.tokens) if text[a:b].strip("\"'").startswith("-")), "")
+        options = [text[a:b] for a, b in site.tokens if text[a:b].strip("\"'").startswith("-")]
+        model = options[-1] if all(option[0] in "\"'" for option in options) and options else ""
     spelled = [_written(site, word, model) for word in new]
     joined = gap + spelled[0] + "".join(inner + word for word in spelled[1:])
     if not site.tokens:
         joined = joined[len(gap) :]
-    if gap.startswith(("\n", "\r\n")) and site.quoting in ("shell", "yaml item"):
-        comment = _TRAILING_COMMENT.match(text, at)
-        at = comment.end() if comment else at
+    if "\n" in gap and (comment := _comment(text, site, at, "\\" in gap)):
+        at = comment.end()
     return at, at, joined
 
 

@@ -15,7 +15,7 @@ from vlogdiag.launch.inset import Inset, double_quoted, verbatim
 from vlogdiag.launch.nesting import inside
 from vlogdiag.launch.quoting import unquote
 from vlogdiag.launch.shell_env import shell_environment
-from vlogdiag.launch.shell_tree import Span, Tree, array_words, command_words, condition, in_function, parse, statement
+from vlogdiag.launch.shell_tree import Span, Tree, array_words, command_words, condition, in_function, parse, unreadable
 
 _HARMLESS = frozenset(("echo", "printf", "log", "info", "warn", "logger"))
 """A variable that these print is still the launch command's own."""
@@ -60,13 +60,13 @@ def read_shell(inset: Inset, kind: Kind = "shell", doubt: str | None = None, dep
 
 def _command(reading: _Reading, found: Found, kind: Kind, doubt: str | None) -> LaunchCommand:
     tree, node = reading.tree, reading.command
-    function = in_function(node)
+    function = in_function(tree, node)
     if function is not None:
         name = tree.text(function).split("(")[0].removeprefix("function").strip()
         doubt = doubt or f"it is built in the function {name}(), line {tree.line(function)}"
     broken, notes = _cut_off(tree, node)
     doubt = doubt or broken
-    if statement(node).has_error:
+    if unreadable(tree, node):
         doubt = doubt or f"the shell grammar cannot read the lines around line {tree.line(node)}"
     first = found.words[0] if found.words else None
     end = reading.sites[0].end
@@ -108,7 +108,7 @@ def _cut_off(tree: Tree, node: Node) -> tuple[str | None, tuple[str, ...]]:
     A comment line between continued lines ends the command; a backslash with a blank behind it is an argument.
     """
     whole_statement = node
-    while (up := whole_statement.parent) and (up.end_byte == node.end_byte or up.type == "redirected_statement"):
+    while (up := tree.parent(whole_statement)) and (up.end_byte == node.end_byte or up.type == "redirected_statement"):
         whole_statement = up
     end = tree.span(whole_statement)[1]
     text = tree.inset.text
@@ -284,7 +284,7 @@ def _other_use(reading: _Reading, name: str) -> str | None:
     for use in tree.uses.get(name, []):
         holder: Node | None = use
         while holder is not None and holder.type not in ("command", "variable_assignment"):
-            holder = holder.parent
+            holder = tree.parent(holder)
         if holder is None:
             return f"{name} is used in line {tree.line(use)} too"
         if holder.type == "variable_assignment":

@@ -28,10 +28,10 @@ def shell_environment(tree: Tree, command: Node, before: Sequence[Word], first: 
     inline = _env_words(tree, before, first)
     entries = (*exported, *prefixes, *inline)
     layers = tree.inset.layers
-    if inline or any(name_of(word.text) in _CLEARS for word in before):
-        has_env = any(name_of(word.text) == "env" for word in before)
-        lead = "" if has_env else "env "
-        return EnvPlace(entries, first.start, lead, " ", form="shell word", layers=layers, uncertain=uncertain)
+    if inline:
+        return EnvPlace(entries, inline[-1].end, " ", form="shell word", layers=layers, uncertain=uncertain)
+    if any(name_of(word.text) in _CLEARS for word in before):
+        return EnvPlace(entries, first.start, "env ", " ", form="shell word", layers=layers, uncertain=uncertain)
     start = tree.inset.starts[tree.span(command)[0]]
     document = tree.inset.document
     line_start = document.rfind("\n", 0, start) + 1
@@ -48,7 +48,7 @@ def _exports(tree: Tree, command: Node) -> tuple[list[EnvEntry], tuple[str, ...]
     uncertain: list[str] = []
     for name, nodes in tree.assignments.items():
         for node in nodes:
-            holder = node.parent
+            holder = tree.parent(node)
             declared = (
                 holder is not None
                 and holder.type == "declaration_command"

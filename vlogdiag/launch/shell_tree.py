@@ -15,6 +15,8 @@ from vlogdiag.launch.inset import Inset
 
 _COMMENT_TRICK = re.compile(r"`[ \t]*#[^`\n]*`")
 """`` `# why` `` between continued lines: legal, but the grammar lets the comment swallow the closing backquote."""
+_SUPERVISOR_VALUE = re.compile(r"%\(\w+\)[sd]")
+"""`%(ENV_MODEL)s` is filled in by supervisor before a shell sees the text."""
 _CONTINUATION = re.compile(r"\\\r?\n")
 _NOT_WORDS = frozenset(("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect", "comment"))
 _BRANCHES = """
@@ -40,6 +42,8 @@ class Tree:
     root: Node
     bytes_at: Sequence[int]
     """Byte offset of every character, for texts that are not plain ASCII; else empty."""
+    parents: dict[int, Node] = field(default_factory=dict)
+    """By node id: the grammar's own `parent` starts from the root each time, too slow for a hostile nesting."""
     commands: list[Node] = field(default_factory=list)
     assignments: dict[str, list[Node]] = field(default_factory=dict)
     """Assignments that outlive their line (no `A=1 program` prefixes), by variable."""
@@ -56,6 +60,10 @@ class Tree:
         start, end = self.span(node)
         return self.inset.text[start:end]
 
+    def parent(self, node: Node) -> Node | None:
+        """The node around a node."""
+        return self.parents.get(node.id)
+
     def line(self, node: Node) -> int:
         """1-based line of a node in the document."""
         return self.inset.line(self.span(node)[0])
@@ -64,6 +72,8 @@ class Tree:
 def parse(inset: Inset) -> Tree:
     """The tree of `inset`'s text."""
     masked = _COMMENT_TRICK.sub(lambda hit: " " * len(hit.group()), inset.text)
+    if "supervisor" in inset.layers:
+        masked = _SUPERVISOR_VALUE.sub(lambda hit: "x" * len(hit.group()), masked)
     data = masked.encode("utf-8", "surrogateescape")
     bytes_at: list[int] = []
     if len(data) != len(masked):
@@ -74,7 +84,9 @@ def parse(inset: Inset) -> Tree:
         bytes_at.append(offset)
     tree = Tree(inset, _parser().parse(data).root_node, bytes_at)
     for node in walk(tree.root):
-        parent = node.parent.type if node.parent else ""
+        tree.parents.update((child.id, node) for child in node.children)
+        holder = tree.parent(node)
+        parent = holder.type if holder else ""
         if node.type == "command":
             tree.commands.append(node)
         elif node.type == "variable_assignment" and parent != "command" and node.children:
@@ -98,8 +110,8 @@ def walk(node: Node) -> Iterator[Node]:
 def command_words(tree: Tree, command: Node) -> list[Span]:
     """Spans of a command's words, the program first; redirections, comments and `A=1` prefixes left out."""
     spans = _merge(tree, [child for child in command.children if child.type not in _NOT_WORDS])
-    redirected = command.parent if command.parent and command.parent.type == "redirected_statement" else None
-    for holder in (command, redirected):
+    parent = tree.parent(command)
+    for holder in (command, parent if parent and parent.type == "redirected_statement" else None):
         for redirect in holder.children if holder else ():
             if redirect.type == "file_redirect":
                 # The grammar counts words after `> log` as more targets; a shell gives them to the command.
@@ -130,29 +142,39 @@ def _merge(tree: Tree, nodes: Sequence[Node]) -> list[Span]:
     return spans
 
 
-def ancestor(node: Node, types: frozenset[str]) -> Node | None:
+def ancestor(tree: Tree, node: Node, types: frozenset[str]) -> Node | None:
     """The nearest surrounding node of one of these types."""
-    up = node.parent
+    up = tree.parent(node)
     while up is not None and up.type not in types:
-        up = up.parent
+        up = tree.parent(up)
     return up
 
 
 def condition(tree: Tree, assignment: Node, command: Node) -> str | None:
     """Why an assignment may not hold where the command stands, if it may not."""
-    holder = ancestor(assignment, _CONDITIONS)
+    holder = ancestor(tree, assignment, _CONDITIONS)
     if holder is None or holder.start_byte <= command.start_byte < holder.end_byte:
         return None
+    if (
+        holder.type == "list"
+        and holder.start_byte == assignment.start_byte
+        and ancestor(tree, holder, _CONDITIONS) is None
+    ):
+        return None  # the first of `A=1 && …` is always carried out
     return f"line {tree.line(assignment)} is carried out only under a condition"
 
 
-def in_function(node: Node) -> Node | None:
+def in_function(tree: Tree, node: Node) -> Node | None:
     """The function definition around a node."""
-    return ancestor(node, frozenset(("function_definition",)))
+    return ancestor(tree, node, frozenset(("function_definition",)))
 
 
-def statement(node: Node) -> Node:
-    """The outermost statement around a node."""
-    while node.parent is not None and node.parent.type != "program":
-        node = node.parent
-    return node
+def unreadable(tree: Tree, node: Node) -> bool:
+    """True when the grammar fails in a command's statement or right beside it."""
+    if not tree.root.has_error:
+        return False
+    up = tree.parent(node)
+    while up is not None and up.type != "program":
+        node, up = up, tree.parent(up)
+    beside = (node.prev_sibling, node.next_sibling)
+    return node.has_error or node.type == "ERROR" or any(other is not None and other.is_error for other in beside)
