@@ -1,0 +1,286 @@
+"""Turns a path, a glob or a pipe that somebody writes to into events: bytes as they come, what became of the file."""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import BinaryIO
+
+from vlogdiag.log.discover import STDIN, rotation_of
+from vlogdiag.log.follow_events import (
+    Appeared,
+    Data,
+    Ended,
+    FollowEvent,
+    Notice,
+    Rotated,
+    Truncated,
+    Vanished,
+)
+from vlogdiag.log.follow_fs import FileSystem, OsFileSystem
+from vlogdiag.log.follow_path import PathFollower
+from vlogdiag.log.follow_state import FileMark, FollowState, Skipped, StateError, load_states, save_states
+
+__all__ = [
+    "Appeared",
+    "Data",
+    "Ended",
+    "FollowEvent",
+    "FollowState",
+    "Follower",
+    "Notice",
+    "Rotated",
+    "StateError",
+    "StreamFollower",
+    "Truncated",
+    "Vanished",
+    "load_states",
+    "save_states",
+]
+
+PER_FILE = 4 << 20
+"""Bytes that one file may hand out in one poll, so that others get their turn; at 40 polls a second 160 MB/s."""
+PER_POLL = 16 << 20
+"""Bytes that all files together may hand out in one poll: memory does not follow their number."""
+RESCAN_SECONDS = 2.0
+"""A glob's folders are listed no more often than this."""
+MOST_OPEN = 256
+"""Descriptors kept by one glob; beyond that the files that have been quiet for longest are closed until they change."""
+
+
+class Follower:
+    """One path or one glob as a perpetual source; `poll` never waits, and costs one `stat` per idle file."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        fs: FileSystem | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        from_start: bool = False,
+        context_lines: int = 0,
+        state: FollowState | None = None,
+        per_file: int = PER_FILE,
+        per_poll: int = PER_POLL,
+        most_open: int = MOST_OPEN,
+    ) -> None:
+        self.path = path
+        self.backlog = False
+        """True when the last poll left bytes unread: poll again at once."""
+        self._fs = fs or OsFileSystem()
+        self._clock = clock
+        self._from_start = from_start
+        self._context_lines = context_lines
+        self._state = state
+        self._per_file = per_file
+        self._per_poll = per_poll
+        self._most_open = most_open
+        self._is_glob = glob.has_magic(path)
+        self._paths: dict[str, PathFollower] = {}
+        self._skipped: dict[str, tuple[int, int]] = {}
+        self._scanned: float | None = None
+        self._turn = 0
+        self._trouble = ""
+
+    @property
+    def lag(self) -> int:
+        """Bytes known to be there and not handed out, as of the last poll."""
+        return sum(follower.lag for follower in self._paths.values())
+
+    @property
+    def following(self) -> tuple[str, ...]:
+        """Paths followed at the moment."""
+        return tuple(self._paths)
+
+    def poll(self) -> list[FollowEvent]:
+        """Look once at everything that is followed, and hand out what came since the last look."""
+        now = self._clock()
+        events: list[FollowEvent] = []
+        if self._scanned is None or (self._is_glob and now - self._scanned >= RESCAN_SECONDS):
+            self._scan(now, events)
+        followers = list(self._paths.values())
+        budget = self._per_poll
+        self.backlog = False
+        self._turn += 1
+        for place in range(len(followers)):
+            follower = followers[(self._turn + place) % len(followers)]
+            if budget <= 0:
+                self.backlog = True
+                break
+            new = follower.poll(now, min(budget, self._per_file))
+            budget -= sum(len(event.data) for event in new if isinstance(event, Data))
+            self.backlog = self.backlog or follower.backlog
+            events += new
+        if self._is_glob:
+            self._tidy()
+        return events
+
+    def state(self) -> FollowState:
+        """How far everything was read: to the end of the last whole line, so that a resumed half line is read whole."""
+        if self._state is not None and self._scanned is None:
+            return self._state
+        pairs = [follower.marks() for follower in self._paths.values()]
+        return FollowState(
+            self.path,
+            files=tuple(mark for files, _ in pairs for mark in files),
+            finished=tuple(mark for _, finished in pairs for mark in finished),
+            skipped=tuple(Skipped(path, *identity) for path, identity in self._skipped.items()),
+        )
+
+    def close(self) -> None:
+        """Let go of every file."""
+        for follower in self._paths.values():
+            follower.park()
+
+    def _scan(self, now: float, events: list[FollowEvent]) -> None:
+        first = self._scanned is None
+        try:
+            if first and self._is_glob and self._fs.stat(self.path) is not None:
+                self._is_glob = False  # a file whose name contains brackets
+            if first:
+                self._resume()
+            if not self._is_glob:
+                if self.path not in self._paths:
+                    # With a state that knows nothing of it the file came into being since.
+                    self._follow(self.path, appeared=self._state is not None)
+            else:
+                self._match(appeared=not first or self._state is not None)
+        except OSError as error:
+            text = f"{self.path} cannot be searched at the moment: {(error.strerror or str(error)).lower()}"
+            if text != self._trouble:
+                events.append(Notice(self.path, text))
+            self._trouble = text
+            if not self._is_glob:
+                return  # nothing is followed yet: look again at the next poll
+        else:
+            self._trouble = ""
+        self._scanned = now
+
+    def _resume(self) -> None:
+        if self._state is None:
+            return
+        marks: dict[str, tuple[list[FileMark], list[FileMark]]] = {}
+        for mark in self._state.files:
+            marks.setdefault(mark.path, ([], []))[0].append(mark)
+        for mark in self._state.finished:
+            marks.setdefault(mark.path, ([], []))[1].append(mark)
+        for path, (files, finished) in marks.items():
+            self._paths[path] = PathFollower(path, self._fs, from_start=True, marks=files, finished=finished)
+        self._skipped = {skipped.path: (skipped.device, skipped.inode) for skipped in self._state.skipped}
+
+    def _match(self, *, appeared: bool) -> None:
+        """Follow what the glob matches, but no file under two names and no rotated sibling of a followed log."""
+        matches = self._fs.glob(self.path)
+        # Real names before links: `current.log -> vllm-2026.log` is the same log under a second name.
+        new = sorted((self._fs.real(path) != path, path) for path in matches if path not in self._paths)
+        logs = {*matches, *self._paths}
+        self._skipped = {path: identity for path, identity in self._skipped.items() if path in logs}
+        identities = {path: stat.identity for _, path in new if (stat := self._fs.stat(path)) and stat.kind == "file"}
+        taken: set[tuple[int, int]] = set()
+        for _, path in new:
+            identity = identities.get(path)
+            if identity is None or _is_sibling(path, logs) or self._skipped.get(path) == identity:
+                continue
+            if identity in taken or any(follower.knows(identity) for follower in self._paths.values()):
+                self._skipped[path] = identity
+                continue
+            taken.add(identity)
+            self._follow(path, appeared=appeared)
+
+    def _follow(self, path: str, *, appeared: bool) -> None:
+        self._paths[path] = PathFollower(
+            path,
+            self._fs,
+            from_start=self._from_start,
+            context_lines=self._context_lines,
+            appeared=appeared,
+        )
+
+    def _tidy(self) -> None:
+        """Forget logs that are gone, and keep within the descriptors allowed."""
+        self._paths = {path: follower for path, follower in self._paths.items() if not follower.over}
+        held = sum(follower.open_files for follower in self._paths.values())
+        if held <= self._most_open:
+            return
+        for follower in sorted(self._paths.values(), key=lambda follower: follower.quiet_since):
+            if held <= self._most_open:
+                return
+            if follower.idle:
+                held -= follower.open_files
+                follower.park()
+
+
+class StreamFollower:
+    """Standard input or another pipe as a source with the same `poll`; it ends, and cannot be resumed."""
+
+    def __init__(self, stream: BinaryIO, name: str = STDIN, *, per_poll: int = PER_FILE) -> None:
+        self.path = name
+        self.backlog = False
+        self.lag = 0
+        self.ended = False
+        """True when the writer closed its end."""
+        self._stream = stream
+        self._per_poll = per_poll
+        self._offset = 0
+        try:
+            self._descriptor: int | None = stream.fileno()
+            self._poll = select.poll()
+            self._poll.register(self._descriptor, select.POLLIN | select.POLLHUP)
+        except (OSError, io.UnsupportedOperation):  # an object in memory
+            self._descriptor = None
+
+    @property
+    def following(self) -> tuple[str, ...]:
+        """The stream's name while it goes on."""
+        return () if self.ended else (self.path,)
+
+    def poll(self) -> list[FollowEvent]:
+        """Hand out what can be read without waiting; the last event of a stream is Ended."""
+        events: list[FollowEvent] = []
+        portions: list[bytes] = []
+        room = self._per_poll
+        while not self.ended and room > 0 and self._ready():
+            try:
+                portion = self._read(min(room, 1 << 16))
+            except BlockingIOError:
+                break
+            except OSError as error:
+                events.append(Notice(self.path, f"standard input broke off: {(error.strerror or str(error)).lower()}"))
+                portion = b""
+            self.ended = not portion
+            portions.append(portion)
+            room -= len(portion)
+        self.backlog = room <= 0
+        if data := b"".join(portions):
+            events.insert(0, Data(self.path, self._offset, data))
+            self._offset += len(data)
+        if self.ended and portions:
+            events.append(Ended(self.path, 0))
+        return events
+
+    def state(self) -> None:
+        """There is nothing to come back to."""
+
+    def close(self) -> None:
+        """Leave the stream to its owner."""
+
+    def _ready(self) -> bool:
+        return self._descriptor is None or bool(self._poll.poll(0))
+
+    def _read(self, size: int) -> bytes:
+        if self._descriptor is None:
+            return self._stream.read(size)
+        return os.read(self._descriptor, size)
+
+
+def _is_sibling(path: str, logs: set[str]) -> bool:
+    """Tell whether a name is a rotated part of a log that is followed or matched, or a compressed one of any."""
+    folder, name = os.path.split(path)
+    rotation = rotation_of(name)
+    if rotation.compressed:
+        return True
+    return rotation.kind != "current" and os.path.join(folder, rotation.base) in logs  # noqa: PTH118

@@ -1,0 +1,316 @@
+"""Turns what stands at one path from one look to the next into a chain of files to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+
+from vlogdiag.log.discover import printable
+from vlogdiag.log.follow_chain import LATE_SECONDS, Chain
+from vlogdiag.log.follow_events import Appeared, FollowEvent, Notice, Truncated, Vanished
+from vlogdiag.log.follow_file import OpenFile, context_start
+from vlogdiag.log.follow_fs import FileStat, FileSystem, Handle
+from vlogdiag.log.follow_kin import Kin, lineage
+from vlogdiag.log.follow_state import ENOUGH, FileMark
+from vlogdiag.log.sources_decode import is_followable
+
+_STARVED_POLLS = 2
+"""Polls in a row after which a path that promises bytes which the open file lacks must lead to another file."""
+
+
+class PathFollower:
+    """One path as a perpetual source.
+
+    What cannot be known is stated here: bytes that were written and cut off between two polls, without a copy being
+    left beside the log; a line that comes more than a minute after the last one to a file that was renamed and followed
+    by another; the second half of a line that comes more than a second after the first and after a rotation is a line
+    of its own.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        fs: FileSystem,
+        *,
+        from_start: bool,
+        context_lines: int = 0,
+        appeared: bool = False,
+        marks: Sequence[FileMark] = (),
+        finished: Sequence[FileMark] = (),
+    ) -> None:
+        self.path = path
+        self.chain = Chain(path, finished)
+        self._name = printable(path)
+        self._fs = fs
+        self._at_end = not from_start and not appeared
+        """Only a file that is there at the first look is followed from its end."""
+        self._context_lines = context_lines
+        self._missing = appeared
+        self._marks = tuple(marks)
+        """How far a run before this one came; taken up when the path leads to a file."""
+        self._serials = count()
+        self._trouble = ""
+
+    @property
+    def backlog(self) -> bool:
+        """True when the last poll left bytes that it could have read."""
+        return self.chain.backlog
+
+    @property
+    def lag(self) -> int:
+        """Bytes known to be there and not handed out."""
+        return sum(max(0, file.size - file.offset) for file in self.chain.files)
+
+    @property
+    def open_files(self) -> int:
+        """Descriptors held."""
+        return sum(file.handle is not None for file in self.chain.held)
+
+    @property
+    def quiet_since(self) -> float:
+        """When the last byte came."""
+        return max((file.quiet_since for file in self.chain.held), default=0.0)
+
+    @property
+    def idle(self) -> bool:
+        """True when nothing would be missed if every descriptor were let go."""
+        return len(self.chain.held) == 1 and not self._missing and self.lag == 0
+
+    @property
+    def over(self) -> bool:
+        """True when nothing stands at the path and nothing is left to read."""
+        return self._missing and not self.chain.held and not self._marks
+
+    def knows(self, identity: tuple[int, int]) -> bool:
+        """Tell whether a file is, or was, one of this path's."""
+        known = {file.identity for file in self.chain.held} | {mark.identity for mark in self._marks}
+        return identity in known or identity in self.chain.finished
+
+    def marks(self) -> tuple[tuple[FileMark, ...], tuple[FileMark, ...]]:
+        """Marks of the files still being read, oldest first, and of those read to their end."""
+        current = tuple(file.mark(self.path) for file in self.chain.held)
+        return self._marks + current, tuple(self.chain.finished.values())
+
+    def park(self) -> None:
+        """Let go of every descriptor; the path is opened again when something changes there."""
+        for file in self.chain.files:
+            file.close()
+        while self.chain.late:
+            self.chain.finish(self.chain.late.pop(0))
+
+    def poll(self, now: float, budget: int) -> list[FollowEvent]:
+        """Look once; hand out at most `budget` bytes."""
+        events: list[FollowEvent] = []
+        trouble = ""
+        sized = False
+        try:
+            stat = self._fs.stat(self.path)
+            if stat is None:
+                self._gone(now, events)
+            elif stat.kind != "file":
+                trouble = _not_a_file(stat, self._name)
+            else:
+                sized = self._arrange(stat, now, events)
+            self._at_end = False
+        except OSError as error:
+            trouble = self._failed(error)
+        self.chain.drain(now, budget, sized=sized, events=events)
+        if self.chain.error is not None:
+            trouble = self._failed(self.chain.error)
+        if trouble and trouble != self._trouble:  # told once, until there was a poll without any
+            events.append(Notice(self.path, trouble))
+        self._trouble = trouble
+        return events
+
+    def _gone(self, now: float, events: list[FollowEvent]) -> None:
+        if not self._missing:
+            self._missing = True
+            if self.chain.files:
+                events.append(Vanished(self.path))
+        if len(self.chain.files) == 1 and now - self.chain.files[0].quiet_since > LATE_SECONDS:
+            file = self.chain.files[0]
+            if file.handle is None or file.handle.stat().links == 0:
+                # Deleted: kept open it would keep its disk space from whoever deleted it to get that back.
+                self.chain.files.clear()
+                self.chain.end(file, events)
+                file.close()
+
+    def _arrange(self, stat: FileStat, now: float, events: list[FollowEvent]) -> bool:
+        """Bring the chain up to date with what stands at the path; True when the newest file's size is known now."""
+        newest = self.chain.newest
+        sized = False
+        if newest is None:
+            self._begin(now, events)
+        elif newest.handle is None:
+            unchanged = (newest.identity, newest.size, newest.mtime_ns) == (stat.identity, stat.size, stat.mtime_ns)
+            if not unchanged or newest.offset < newest.size:
+                self._reopen(newest, now, events)
+        elif newest.identity != stat.identity:
+            self._replaced(newest, now, events)
+        else:
+            sized = True
+            changed = (newest.size, newest.mtime_ns) != (stat.size, stat.mtime_ns)
+            newest.see(stat)
+            if newest.starved >= _STARVED_POLLS or ((changed or newest.starved) and not newest.intact()):
+                self._cut(newest, now, events)
+        if self._missing:
+            self._missing = False
+            events.append(Appeared(self.path))
+        return sized
+
+    def _begin(self, now: float, events: list[FollowEvent]) -> None:
+        """Open the first file, or go on where the run before stopped."""
+        if self._marks:
+            found = lineage(self._fs, self.path, self._marks)
+            if not any(kin.mark for kin in found):
+                self._tell("the file that was read before is gone; its last bytes may be missing", events)
+            self.chain.succeed(self._files(found, now), now)
+            self._marks = ()
+            return
+        handle, stat = self._open(events)
+        with _closed_on_error(handle):
+            offset = 0
+            if self._at_end:
+                offset = context_start(handle, stat.size, self._context_lines)
+            elif known := self.chain.recall(stat.identity, handle):
+                offset = known.offset
+            self.chain.files.append(self._file(handle, stat, now, offset=offset))
+
+    def _replaced(self, newest: OpenFile, now: float, events: list[FollowEvent]) -> None:
+        """Another file stands at the path: rotation by renaming, a link that was switched, a file that came back."""
+        mark = newest.mark(self.path)
+        handle, stat = self._open(events)
+        with _closed_on_error(handle):
+            if mark.seen >= ENOUGH and mark.fits(handle):
+                # An editor saved it, a network file system numbered it anew, somebody copied it back.
+                newest.hold(handle, stat)
+                self._tell("was replaced by a copy of itself; reading goes on at the same place", events)
+                return
+            back = next((file for file in self.chain.held if file.identity == stat.identity), None)
+            if back is not None and back.mark(self.path).fits(handle):
+                self._come_back(back, handle, stat, now)
+                return
+            known = self.chain.recall(stat.identity, handle)
+            fresh = self._file(handle, stat, now, offset=known.offset if known else 0)
+            # Rotated more than once since the last look: what stood here in between has a rotated name now.
+            missed = [] if known else self._missed(mark, now)
+        self.chain.succeed([*missed, fresh], now)
+
+    def _come_back(self, back: OpenFile, handle: Handle, stat: FileStat, now: float) -> None:
+        """A file that was here before, and is still held, stands at the path again: a link switched to and fro."""
+        files = self.chain.late if back in self.chain.late else self.chain.files
+        files.remove(back)
+        back.hold(handle, stat)
+        back.wake(now)
+        self.chain.succeed([back], now)
+
+    def _missed(self, mark: FileMark, now: float) -> list[OpenFile]:
+        found = lineage(self._fs, self.path, [mark])
+        missed = [kin for kin in found if not (kin.mark or kin.path == self.path or self.knows(kin.stat.identity))]
+        for kin in found:
+            if kin not in missed:
+                kin.handle.close()
+        return self._files(missed, now)
+
+    def _cut(self, newest: OpenFile, now: float, events: list[FollowEvent]) -> None:
+        """The file does not continue what was read: it was truncated, and may have grown past the old size since."""
+        mark = newest.mark(self.path)
+        # Opened anew: where inode numbers are reused at once the path may lead to another file than the one held.
+        handle, stat = self._open(events)
+        with _closed_on_error(handle):
+            if mark.fits(handle):
+                newest.hold(handle, stat)
+                return
+            if newest.handle is not None:
+                newest.see(newest.handle.stat())
+            replaced = newest.intact()
+            copies: list[OpenFile] = []
+            if not replaced:
+                found = lineage(self._fs, self.path, [mark], copies=True)
+                copies = self._files([kin for kin in found if kin.path != self.path], now, serial=newest.serial)
+                for kin in found:
+                    if kin.path == self.path:
+                        kin.handle.close()
+            # After a copy the writer goes on in the middle of its line: the stream is the same.
+            fresh = self._file(handle, stat, now, serial=newest.serial if copies else None)
+        if not replaced:
+            self.chain.files.pop()
+            newest.close()
+            if not copies:
+                self.chain.end(newest, events)
+        if not (self.chain.files or copies):
+            events.append(Truncated(self.path))
+        elif not replaced:
+            fresh.arrival = Truncated(self.path, bool(copies))
+        self.chain.succeed([*copies, fresh], now)
+
+    def _reopen(self, lost: OpenFile, now: float, events: list[FollowEvent]) -> None:
+        """Find a file again whose handle went stale or was let go, under its path or a rotated name."""
+        found = lineage(self._fs, self.path, [lost.mark(self.path)])
+        first = found.pop(0) if found and found[0].mark else None
+        later = self._files(found, now)
+        if first is not None:
+            lost.hold(first.handle, first.stat)
+            lost.copy = first.is_copy
+            lost.wake(now)
+        else:
+            self.chain.files.pop()
+            self.chain.end(lost, events)
+            self._tell("the file that was read is gone; its last bytes may be missing", events)
+        self.chain.succeed(later, now)
+
+    def _open(self, events: list[FollowEvent]) -> tuple[Handle, FileStat]:
+        handle = self._fs.open(self.path)
+        with _closed_on_error(handle):
+            stat = handle.stat()
+            if not is_followable(handle.read(0, 8)):
+                self._tell("is compressed or UTF-16; it can be scanned, but its new bytes are no text", events)
+        return handle, stat
+
+    def _file(
+        self, handle: Handle, stat: FileStat, now: float, *, offset: int = 0, serial: int | None = None
+    ) -> OpenFile:
+        number = next(self._serials) if serial is None else serial
+        return OpenFile(handle, stat, self._fs.real(self.path), number, now, offset=offset)
+
+    def _files(self, found: Sequence[Kin], now: float, *, serial: int | None = None) -> list[OpenFile]:
+        """Make files of kin; with `serial` all of them are copies that copytruncate left of one stream."""
+        files: list[OpenFile] = []
+        try:
+            for kin in found:
+                number = serial
+                if number is None:  # what follows a copy is the same stream
+                    number = files[-1].serial if files and files[-1].copy else next(self._serials)
+                offset = 0
+                if kin.mark is not None:
+                    offset = kin.mark.offset if serial is None else kin.mark.seen
+                file = OpenFile(kin.handle, kin.stat, self._fs.real(kin.path), number, now, offset=offset)
+                file.copy = kin.is_copy or serial is not None
+                files.append(file)
+        except OSError:
+            for kin in found:
+                kin.handle.close()
+            raise
+        return files
+
+    def _tell(self, text: str, events: list[FollowEvent]) -> None:
+        events.append(Notice(self.path, f"{self._name}: {text}"))
+
+    def _failed(self, error: OSError) -> str:
+        return f"{self._name} cannot be read at the moment: {(error.strerror or str(error)).lower()}"
+
+
+@contextmanager
+def _closed_on_error(handle: Handle) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        handle.close()
+        raise
+
+
+def _not_a_file(stat: FileStat, name: str) -> str:
+    if stat.kind == "folder":
+        return f"{name} is a folder: name a pattern such as '{name.rstrip('/')}/*.log'"
+    return f"{name} is a pipe or a device: give it as standard input, `vlogdiag tail - < {name}`"
