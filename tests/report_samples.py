@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hypothesis import settings
+
 from vlogdiag.model import (
     Confidence,
     Consequence,
@@ -21,6 +23,9 @@ from vlogdiag.model import (
     SourceSummary,
     Unexplained,
 )
+
+UNHURRIED = settings(deadline=None, max_examples=60)
+"""Rendering a page takes milliseconds, but not on a machine that does other things at the same time."""
 
 RULES = RuleCount(shipped=40, user=0, digest="5f2c")
 GIB = 1024**3

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_samples import ALL, ATTACK, HEALTHY, KV, KV_FINDING, OOM, STARTS, hostile
+from report_samples import ALL, ATTACK, HEALTHY, KV, KV_FINDING, OOM, STARTS, UNHURRIED, hostile
 
 from vlogdiag import model
 from vlogdiag.model import Event, Gpu, HostState, Process, Reading, ServerMetrics, Unavailable, Xid
@@ -329,6 +329,7 @@ def test_a_notice_and_a_reading_are_events() -> None:
     assert data["host"]["processes"] == [{"pid": 7, "name": "vllm", "state": "S", "memory": None}]
 
 
+@UNHURRIED
 @given(st.text(alphabet=st.characters(), max_size=40))
 def test_whatever_the_log_holds_the_json_is_valid_and_harmless(text: str) -> None:
     printed = report_json.dumps(hostile(text))

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from report_samples import ATTACK, KV_FINDING, PORT_FINDING, hostile
+from report_samples import ATTACK, KV_FINDING, PORT_FINDING, UNHURRIED, hostile
 from rich.cells import cell_len
 
 from vlogdiag.model import Gpu, Phase, Process, Unavailable
@@ -122,6 +122,7 @@ def test_sparkline(values: tuple[float | None, ...], width: int, line: str) -> N
     assert sparkline(values, width) == line
 
 
+@UNHURRIED
 @given(st.lists(st.none() | st.floats()), st.integers(-2, 60))
 def test_a_sparkline_always_fits(values: list[float | None], width: int) -> None:
     line = sparkline(values, width)
@@ -147,6 +148,7 @@ def test_a_finding_is_printed_as_in_the_report() -> None:
     assert "in start" not in finding_block(KV_FINDING, 80, color=False)
 
 
+@UNHURRIED
 @given(st.text(alphabet=st.characters(), max_size=40), st.integers(0, 210))
 @example(ATTACK, 40)
 def test_no_text_breaks_the_display(text: str, width: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from report_samples import ALL, ATTACK, HEALTHY, KV, KV_FINDING, OOM, SEVERAL, hostile
+from report_samples import ALL, ATTACK, HEALTHY, KV, KV_FINDING, OOM, SEVERAL, UNHURRIED, hostile
 
 from vlogdiag.model import Fix, Report
 from vlogdiag.report.markdown import render
@@ -109,6 +109,7 @@ def test_only_vlogdiags_own_markup_is_on_the_page(name: str) -> None:
     assert all(link in {*KV_FINDING.references, *OOM.findings[0].references} for link in links)
 
 
+@UNHURRIED
 @given(
     st.text(alphabet=st.characters(), max_size=60)
     | st.lists(

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_samples import UNHURRIED
 from rich.cells import cell_len
 
 from vlogdiag.model import Fix
@@ -85,6 +86,7 @@ def test_wrapped_commands_are_the_same_command_to_a_shell(width: int) -> None:
     seen: list[list[str]] = []
     scripts: list[str] = []
 
+    @UNHURRIED
     @given(st.lists(WORD, min_size=1, max_size=8), st.integers(0, 9))
     def collect(words: list[str], indent: int) -> None:
         rows = wrap_shell("printf '%s\\0' " + shlex.join(words), width, indent=indent)

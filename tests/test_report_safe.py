@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from report_samples import ATTACK
+from report_samples import ATTACK, UNHURRIED
 from rich.text import Text
 
 from vlogdiag.report.safe import markdown_code, markdown_fence, markdown_inline, markup, plain, workflow
@@ -69,6 +69,7 @@ def test_plain_is_bounded_also_where_escapes_make_text_longer() -> None:
     assert plain("x" * 101, cap=100).endswith("x…")
 
 
+@UNHURRIED
 @given(ANYTHING, st.booleans())
 @example(ATTACK, True)
 def test_plain_never_holds_a_control_character_or_a_command(text: str, ascii_only: bool) -> None:
@@ -100,6 +101,7 @@ def words_of(page: str) -> str:
     return " ".join(html.unescape(bare).split())
 
 
+@UNHURRIED
 @given(ANYTHING)
 @example(ATTACK)
 @example("1. item")
@@ -114,6 +116,7 @@ def test_markdown_inline_reads_as_the_text_and_nothing_else(text: str) -> None:
     assert set(re.findall(r"<(\w+)", page)) <= {"p"}
 
 
+@UNHURRIED
 @given(ANYTHING)
 @example(ATTACK)
 def test_markdown_inline_holds_in_a_table_cell_and_a_heading(text: str) -> None:
@@ -131,6 +134,7 @@ def test_markdown_inline_breaks_what_github_links_by_itself(text: str) -> None:
     assert "<!-- -->" in markdown_inline(text)
 
 
+@UNHURRIED
 @given(ANYTHING)
 @example("`")
 @example("``` x")
@@ -147,6 +151,7 @@ def test_markdown_code_in_a_table_keeps_its_bar() -> None:
     assert "<code>x|y</code>" in page
 
 
+@UNHURRIED
 @given(st.lists(ANYTHING, min_size=1, max_size=4).map("\n".join))
 @example("```\n````\n</code>")
 def test_markdown_fence_cannot_be_closed_from_inside(text: str) -> None:

@@ -15,8 +15,9 @@ from vlogdiag.report.layout import ASK, DIM, PASTE, PROSE, STYLES, Look, cut, cu
 from vlogdiag.report.paste import CAP, Paste, pastes, wrap_shell
 
 FULL = (4, 4)
-"""Evidence lines and fixes that the first finding shows; the others show SHORT unless everything is asked for."""
-SHORT = (2, 2)
+"""Evidence lines and fixes that a finding shows: with all around them, the first fix stays on a screen of 24 rows."""
+SHORT = (3, 3)
+"""The same for later findings that are no errors."""
 
 _NUMBER = re.compile(r"\d[\d,.]*\d")
 _FRAME = re.compile(r'^(File ").+((?:/[^/"]+){2}", line \d+)')
@@ -38,6 +39,7 @@ def finding_rows(folded: Folded, look: Look, *, first: bool = True, starts: int 
         *([Text()] if lead.fixes else []),
         *fix_rows(lead.fixes, look, fixes),
         *_remarks(lead, look, prose),
+        *_hidden(lead, lines, fixes),
     ]
 
 
@@ -66,8 +68,7 @@ def headline(folded: Folded, look: Look, *, starts: int = 1, files: int = 1) -> 
 def evidence_rows(finding: Finding, look: Look, limit: int, *, files: int = 1) -> list[Text]:
     """The proving lines with their numbers, cut around the numbers of the cause; the first may take two rows."""
     items = finding.evidence
-    # A row that says "+1 more" costs as much as the line itself.
-    shown = items if len(items) <= limit else items[: limit - 1]
+    shown = items[: shown_of(len(items), limit)]
     labels = [
         cut_left(look.plain(_label(item, finding, files)), look.width // 3, look.marks.ellipsis) for item in shown
     ]
@@ -78,19 +79,20 @@ def evidence_rows(finding: Finding, look: Look, limit: int, *, files: int = 1) -
         depth = 4 if look.verbose else 2 if index == 0 else 1
         text = look.plain(_said(item))
         rows += _quoted(text, " " * (gutter - cell_len(label)) + label, needles, depth, look)
-    if len(items) > len(shown):
-        rows.append(Text(f"  {'':{gutter}}   +{len(items) - len(shown)} more with --verbose", style=DIM))
     return rows
 
 
 def fix_rows(fixes: Sequence[Fix], look: Look, limit: int) -> list[Text]:
     """The fixes in order, numbered: what to do, what it costs, what to find out first, what to paste."""
     rows: list[Text] = []
-    for number, fix in enumerate(fixes[:limit], start=1):
+    for number, fix in enumerate(fixes[: shown_of(len(fixes), limit)], start=1):
         rows += _fix(number, fix, look)
-    if len(fixes) > limit:
-        rows.append(Text(f"  +{len(fixes) - limit} more with --verbose", style=DIM))
     return rows
+
+
+def shown_of(count: int, limit: int) -> int:
+    """How many of `count` to show: all within the limit, else one less, for the row that says how many are missing."""
+    return count if count <= limit else limit - 1
 
 
 def _fix(number: int, fix: Fix, look: Look) -> Iterator[Text]:
@@ -178,6 +180,18 @@ def _remarks(lead: Finding, look: Look, prose: int) -> Iterator[Text]:
     shown = lead.references if look.verbose else lead.references[:1]
     for reference in shown:
         yield from hang(Text.assemble(("see ", DIM), look.clean(reference, DIM)), "  ", look.width, rest="    ")
+
+
+def _hidden(lead: Finding, lines: int, fixes: int) -> list[Text]:
+    counts = [
+        words.plural(count - shown_of(count, limit), *nouns)
+        for count, limit, nouns in (
+            (len(lead.evidence), lines, ("line", "lines")),
+            (len(lead.fixes), fixes, ("fix", "fixes")),
+        )
+        if count > limit
+    ]
+    return [Text(f"  +{' and '.join(counts)} with --verbose", style=DIM)] if counts else []
 
 
 def _quoted(text: str, label: str, needles: Sequence[str], depth: int, look: Look) -> list[Text]:

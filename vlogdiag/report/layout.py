@@ -108,7 +108,8 @@ def cut(text: str, room: int, ellipsis: str, needles: Iterable[str] = ()) -> str
     raised = _RAISED.match(text)
     # What was raised stays in view, unless it would take the room of what is looked for.
     name = raised[0] if raised and len(raised[0]) <= room // 4 else ""
-    start = _focus(text, room - len(name) - 2 * len(ellipsis), [needle for needle in needles if needle in text])
+    wanted = [needle for needle in needles if needle in text]
+    start = _focus(text, room - len(ellipsis), room - len(name) - 2 * len(ellipsis), wanted)
     head = "" if start == 0 else (name if len(name) <= start else "") + ellipsis
     body = text[start:]
     if cell_len(head + body) <= room:
@@ -131,13 +132,15 @@ def cut_left(text: str, room: int, ellipsis: str) -> str:
     return ellipsis + kept
 
 
-def _focus(text: str, room: int, needles: Sequence[str]) -> int:
-    """Where to begin so that `room` characters hold most needles; ties go to the earliest."""
+def _focus(text: str, first: int, later: int, needles: Sequence[str]) -> int:
+    """Where to begin so that most needles are seen: `first` characters fit at the beginning, `later` further on."""
     places = [(text.index(needle), len(needle)) for needle in needles]
-    starts = [0, *sorted(_word_before(text, place) for place, _ in places)]
-    return max(
-        starts, key=lambda start: (sum(start <= at and at + size <= start + room for at, size in places), -start)
-    )
+
+    def seen(start: int) -> tuple[int, int]:
+        end = start + (later if start else first)
+        return sum(start <= at and at + size <= end for at, size in places), -start
+
+    return max([0, *(_word_before(text, place) for place, _ in places)], key=seen)
 
 
 def _word_before(text: str, place: int) -> int:

@@ -19,8 +19,8 @@ from vlogdiag.report.verdict import verdicts
 
 SHOWN_FINDINGS = 10
 SHOWN_UNEXPLAINED = 5
-LONG = 36
-"""A page of more rows scrolls its own beginning away on most terminals, so it says again at its end where to begin."""
+LONG = 24
+"""A longer page scrolls its own beginning away on a small terminal, so it says at its end where to begin."""
 
 
 def render(report: Report, *, width: int, color: bool, verbose: bool = False, unicode: bool = True) -> str:
