@@ -56,9 +56,9 @@ def read_options(argv: Sequence[str], versions: Versions | None = None) -> tuple
             i += 1
             continue
         flag, equals, value = word.partition("=")
-        name, dotted, entry = _meaning(flag, versions)
-        if flag.startswith("-O") and len(flag) > 2 and not dotted:  # `-O3`: vLLM's parser splits it itself
+        if flag.startswith("-O") and len(flag) > 2 and flag[2] != ".":  # `-O3`: vLLM's parser splits it itself
             flag, equals, value = "-O", "=", value or flag[2:]
+        name, dotted, entry = _meaning(flag, versions)
         values: tuple[str, ...] = (value,)
         end = i + 1
         if not equals:

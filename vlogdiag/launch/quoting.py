@@ -61,7 +61,7 @@ def unquote(raw: str, unit: bool = False) -> Unquoted:
         elif char == "$" and following == "'" and not quote and not unit:
             quote = "$'"
             i += 1
-        elif char in "$`":
+        elif char in "$`" and not (unit and (char == "`" or following == "(")):
             end = _expansion_end(raw, i)
             literal = literal and end == i + 1 and char != "`"
             pieces += [(raw[k], k, k + 1) for k in range(i, end)]

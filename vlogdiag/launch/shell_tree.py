@@ -155,11 +155,8 @@ def condition(tree: Tree, assignment: Node, command: Node) -> str | None:
     holder = ancestor(tree, assignment, _CONDITIONS)
     if holder is None or holder.start_byte <= command.start_byte < holder.end_byte:
         return None
-    if (
-        holder.type == "list"
-        and holder.start_byte == assignment.start_byte
-        and ancestor(tree, holder, _CONDITIONS) is None
-    ):
+    first = holder.type == "list" and assignment.start_byte < holder.children[0].end_byte
+    if first and ancestor(tree, holder, _CONDITIONS) is None:
         return None  # the first of `A=1 && …` is always carried out
     return f"line {tree.line(assignment)} is carried out only under a condition"
 
