@@ -66,7 +66,7 @@ def check_argv(argv: Sequence[str], versions: Versions) -> tuple[ArgProblem, ...
     words, positionals = server_arguments(argv)
     problems: list[ArgProblem] = []
     for use in _uses(words, positionals, versions):
-        problem = _stray(use, versions) if use.stray else _judge(use, versions)
+        problem = _stray(use, versions) if use.stray else _judge(use, versions, "serve" if positionals else "module")
         if problem:
             problems.append(problem)
     return tuple(problems)
@@ -160,7 +160,7 @@ def _values_wanted(entry: Entry | None, found: Resolution) -> int:
     return {"switch": 0, "pair": 0, "value": 1, "optional": 1}.get(entry.kind, 1 << 30)
 
 
-def _judge(use: _Use, versions: Versions) -> ArgProblem | None:
+def _judge(use: _Use, versions: Versions, by: str) -> ArgProblem | None:
     if use.found.kind not in (EXACT, ABBREVIATION):
         return _unknown(use.text, use.value, use.found)
     outside = versions - use.found.where
@@ -168,6 +168,9 @@ def _judge(use: _Use, versions: Versions) -> ArgProblem | None:
         part = resolve(use.text, outside)
         if part.kind not in (EXACT, ABBREVIATION):
             return _unknown(use.text, use.value, part)
+    elsewhere = _elsewhere(use, versions, by)
+    if elsewhere:
+        return elsewhere
     if use.entry is not None and use.entry.kind in ("switch", "pair") and use.value is not None:
         reason = f"{use.entry.name} takes no value"
         return ArgProblem(use.text, use.value, REFUSED, reason, _without_value(use.entry, use.value), versions)
@@ -178,6 +181,21 @@ def _judge(use: _Use, versions: Versions) -> ArgProblem | None:
         if problem:
             return problem
     return _useless(use, versions)
+
+
+def _elsewhere(use: _Use, versions: Versions, by: str) -> ArgProblem | None:
+    """Options that only the other way of starting the server takes; `--model`, which `vllm serve` wants as a word."""
+    name = use.entry.name if use.entry else None
+    if by == "serve" and name == "--model":
+        instead = f"vllm serve {use.value or 'MODEL'}"
+        refused = versions & catalogue().behaviour("serve-refuses-model")
+        if refused:
+            return ArgProblem(use.text, use.value, REFUSED, "vllm serve wants the model as a word", instead, refused)
+        return ArgProblem(use.text, use.value, DEPRECATED, "vllm serve wants the model as a word", instead, versions)
+    if use.entry is None or use.entry.by in (None, by):
+        return None
+    where = "vllm serve" if use.entry.by == "serve" else f"python -m {API_SERVER}"
+    return ArgProblem(use.text, use.value, REFUSED, f"only {where} takes {name}", versions=versions)
 
 
 def _useless(use: _Use, versions: Versions) -> ArgProblem | None:

@@ -46,7 +46,7 @@ class FlagAnswer:
 
 def flag(name: str, versions: Versions) -> FlagAnswer:
     """An option by any registered text: name, alias, negation; `_` for `-` counts as `-`."""
-    spelling = _registered(name)
+    spelling = registered(name)
     entry = entry_at(spelling, versions) or entry_at(spelling, Versions.all())
     own = entry.name if entry and spelling not in catalogue().flags else spelling
     present = Versions(catalogue().masks.get(spelling, 0))
@@ -62,7 +62,7 @@ def env(name: str, versions: Versions) -> FlagAnswer:
 
 def metric(name: str, versions: Versions) -> FlagAnswer:
     """A metric, as vLLM declares it or as `/metrics` prints it (`_total`, `_sum`, `_count`); hidden ones are absent."""
-    entries, base = _metric_entries(name)
+    entries, base = metric_entries(name)
     present = _union(entry for entry in entries if not entry.hidden)
     return _answer("metrics", base, name, present, versions, entries)
 
@@ -78,7 +78,7 @@ def endpoint(path: str, versions: Versions) -> FlagAnswer:
 
 def knows_flag(name: str) -> bool:
     """True when some release registers this option text."""
-    return _registered(name) in catalogue().masks
+    return registered(name) in catalogue().masks
 
 
 def knows_env(name: str) -> bool:
@@ -89,6 +89,13 @@ def knows_env(name: str) -> bool:
 def default(name: str, versions: Versions) -> Any | None:
     """The value without the option; None where it differs over the releases, is decided at start, or is unknown."""
     return _same((entry.default for entry in _entries(name, versions)), None)
+
+
+def env_default(name: str, versions: Versions) -> Any | None:
+    """What a variable means when it is not set; None where that differs over the releases or depends on the machine."""
+    entries = [entry for entry in catalogue().envs.get(name, ()) if entry.where & versions.mask]
+    whole = _union(entries).mask & versions.mask == versions.mask
+    return _same((entry.default for entry in entries), None) if whole else None
 
 
 def choices(name: str, versions: Versions) -> tuple[Any, ...] | None:
@@ -107,7 +114,7 @@ def takes_value(name: str, versions: Versions) -> bool | None:
 def value_allowed(name: str, value: Any, versions: Versions) -> bool | None:
     """Whether the option takes the value in every asked release (True), in none (False), in some or unknown (None)."""
     text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, (dict, list)) else str(value)
-    spelling = _registered(name)
+    spelling = registered(name)
     refused = 0
     for note in catalogue().notes["values"].get(flag(name, versions).name, ()):
         if not note.accepted and _note_matches(note, text):
@@ -164,13 +171,14 @@ def spell_mapping(name: str, mapping: Mapping[str, Any], versions: Versions) -> 
 
 def counterpart(name: str, versions: Versions) -> str | None:
     """The option with the same value and meaning that *every* asked release has, when `name` is not one of them."""
-    for note in _notes("flags", _registered(name), versions, whole=True):
+    for note in _notes("flags", registered(name), versions, whole=True):
         if note.renamed and flag(note.renamed, versions).exists:
             return note.renamed
     return None
 
 
-def _registered(name: str) -> str:
+def registered(name: str) -> str:
+    """The text as some release registers it: with `-` for `_`, unless that release spelled it with `_`."""
     masks = catalogue().masks
     if name in masks or not name.startswith("--"):
         return name
@@ -179,7 +187,7 @@ def _registered(name: str) -> str:
 
 def _entries(name: str, versions: Versions) -> list[Entry]:
     """Entries behind an option text (abbreviations too); empty unless they cover every asked release."""
-    spelling = _registered(name)
+    spelling = registered(name)
     if spelling not in catalogue().masks:
         found = resolve(name, versions)
         spelling = found.spelling if found.kind in (EXACT, ABBREVIATION) and found.spelling else spelling
@@ -218,7 +226,8 @@ def _notes(section: str, name: str, versions: Versions, whole: bool = False) -> 
     return covering if whole else covering + [n for n in notes if n not in covering and n.where & versions.mask]
 
 
-def _metric_entries(name: str) -> tuple[tuple[Entry, ...], str]:
+def metric_entries(name: str) -> tuple[tuple[Entry, ...], str]:
+    """The entries behind a metric's name with or without Prometheus's suffixes, and the name that notes know it by."""
     table = catalogue().metrics
     names = [name, f"{name}_total", name.removesuffix("_total")]
     names += [name.removesuffix(suffix) for suffix in _SERIES]

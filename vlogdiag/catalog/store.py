@@ -34,6 +34,8 @@ class Entry:
     """The value without the option; None where it has none or computes one at start."""
     choices: tuple[Any, ...] | None = None
     deprecated: bool = False
+    by: str | None = None
+    """`serve` or `module`: only `vllm serve`, or only the API server's module, has the option; None: both."""
     hidden: bool = False
     """Metrics: shown only with `--show-hidden-metrics-for-version`."""
 
@@ -47,7 +49,7 @@ _EXTRA = tuple(f.name for f in fields(Entry) if f.name not in ("name", "where", 
 _EMPTY = {f.name: f.default for f in fields(Entry) if f.name in _EXTRA}
 
 
-def parse_line(line: str) -> Entry:
+def parse_line(line: str, releases: tuple[str, ...] | None = None) -> Entry:
     """One line as an Entry.
 
     Raises:
@@ -63,12 +65,12 @@ def parse_line(line: str) -> Entry:
             raise ValueError(f"unknown column {key!r}")
         read: Any = json.loads(value) if value else True
         extra[key] = tuple(read) if key in ("also", "off", "choices") else read
-    return Entry(name, range_mask(ranges), kind, **extra)
+    return Entry(name, range_mask(ranges, releases), kind, **extra)
 
 
-def format_line(entry: Entry) -> str:
+def format_line(entry: Entry, releases: tuple[str, ...] | None = None) -> str:
     """The Entry as its line; `parse_line` gives it back."""
-    parts = [entry.name, mask_range(entry.where), entry.kind]
+    parts = [entry.name, mask_range(entry.where, releases), entry.kind]
     for key in _EXTRA:
         value = getattr(entry, key)
         if value == _EMPTY[key] and type(value) is type(_EMPTY[key]):
@@ -117,8 +119,8 @@ class Table(Mapping[str, tuple[Entry, ...]]):
         return len(self._lines)
 
 
-def format_table(entries: Iterable[Entry], comment: str) -> str:
+def format_table(entries: Iterable[Entry], comment: str, releases: tuple[str, ...] | None = None) -> str:
     """A whole file: comment lines, then the entries by name, oldest first."""
     ordered = sorted(entries, key=lambda entry: (entry.name.lstrip("-"), entry.name, entry.where & -entry.where))
     head = "".join(f"# {line}\n" for line in comment.splitlines())
-    return head + "".join(format_line(entry) + "\n" for entry in ordered)
+    return head + "".join(format_line(entry, releases) + "\n" for entry in ordered)

@@ -53,14 +53,16 @@ def _index() -> dict[str, int]:
     return {name: number for number, name in enumerate(releases())}
 
 
-def range_mask(text: str) -> int:
+def range_mask(text: str, names: tuple[str, ...] | None = None) -> int:
     """Bit mask of `0.4.0..0.17.1`, `0.18.0..`, `..0.10.2`, `0.11.0` or several of them joined by commas.
+
+    `names` are the releases that the bits stand for, by default the catalogue's own.
 
     Raises:
         VersionError: an end is not a known release, or the ends stand the wrong way round.
     """
     mask = 0
-    index = _index()
+    index = _index() if names is None else {name: number for number, name in enumerate(names)}
     for part in text.split(","):
         first, dots, last = part.strip().partition("..")
         low = index.get(first) if first else 0
@@ -71,9 +73,9 @@ def range_mask(text: str) -> int:
     return mask
 
 
-def mask_range(mask: int) -> str:
+def mask_range(mask: int, names: tuple[str, ...] | None = None) -> str:
     """The shortest range text of a mask, the inverse of `range_mask`; ranges up to the newest release stay open."""
-    names = releases()
+    names = releases() if names is None else names
     parts = []
     for low, high in _runs(mask):
         if high == len(names) - 1:
