@@ -102,7 +102,7 @@ class Pipeline:
         """First half of `feed`, for a caller who scans in another thread: whole lines to hand to `feed_scanned`."""
         return self._windows.whole_lines(data)
 
-    def feed_scanned(self, chunk: bytes, hits: Sequence[int]) -> None:
+    def feed_scanned(self, chunk: bytes, hits: Sequence[int] | None) -> None:
         """Second half: whole lines, with what `prefilter.scan` found in them."""
         self._windows.take(chunk, hits)
 
@@ -169,6 +169,7 @@ class Pipeline:
 
     def result(self, error: str | None = None) -> Result:
         """Everything known so far, as a report's parts."""
+        self._tracker.end(self._windows.number)
         judged = self._judge()
         findings = self.findings(judged)
         summary = SourceSummary(
@@ -208,6 +209,10 @@ class Pipeline:
         """One line (`windows.Reader`)."""
         for record in self._assembler.line(number, offset, text):
             self._record(record)
+
+    def lines(self, number: int, offset: int, texts: Sequence[str]) -> None:
+        """Many plain lines (`windows.Reader`)."""
+        self._assembler.lines(number, offset, texts, self._record)
 
     def skip(self, data: bytes, start: int, end: int, first: int, last: int) -> None:
         """Lines that hold nothing worth reading: their time, and whether a request was answered (`windows.Reader`)."""

@@ -199,13 +199,17 @@ class RunTracker:
             if time is not None:
                 run.phase_times.setdefault(phase, time)
 
+    def end(self, number: int) -> None:
+        """The log ends with line `number`."""
+        if self.runs and number:
+            self.runs[-1].last_line = number
+
     def note(self, record: Record, marks: frozenset[str], *, error: bool) -> None:
         """Account for a complete record: errors, and the ends that stand in their text."""
         run = next((r for r in reversed(self.runs) if r.number == record.run), None)
         if run is None:
             return
         number = record.first.number
-        run.last_line = max(run.last_line, record.lines[-1].number)
         if error and (run.error_line is None or number < run.error_line):
             run.error_line = number
         if marks.intersection(FATAL) and (run.failed_line is None or number < run.failed_line):
@@ -229,6 +233,7 @@ class RunTracker:
         ):
             over = False
         if over and (run.marked or run.served or run.failed_line is not None or run.ended_line is not None):
+            run.last_line = max(run.first_line, number - 1)
             run = Run(run.number + 1, number, number)
             self.runs.append(run)
         run.marked = True

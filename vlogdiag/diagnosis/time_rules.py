@@ -62,8 +62,12 @@ class TimeRules:
         self._matcher = matcher
         self._scope_of = scope_of
         timed = [s for s in signatures if s.sequence is not None or s.silence is not None]
-        self._sequences: tuple[tuple[Signature, Sequence], ...] = tuple((s, s.sequence) for s in timed if s.sequence is not None)
-        self._silences: tuple[tuple[Signature, Silence], ...] = tuple((s, s.silence) for s in timed if s.silence is not None)
+        self._sequences: tuple[tuple[Signature, Sequence], ...] = tuple(
+            (s, s.sequence) for s in timed if s.sequence is not None
+        )
+        self._silences: tuple[tuple[Signature, Silence], ...] = tuple(
+            (s, s.silence) for s in timed if s.silence is not None
+        )
         self._gates = frozenset(self.gates)
         self._gathered: dict[str, OrderedDict[Key, _Gathering]] = {s.id: OrderedDict() for s, _ in self._sequences}
         self._pending: dict[str, OrderedDict[Key, _Found]] = {s.id: OrderedDict() for s, _ in self._silences}

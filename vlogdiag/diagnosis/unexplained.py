@@ -42,11 +42,11 @@ def exception_line(record: Record) -> Line:
     inside = False
     for line in record.lines:
         text = line.text
+        if not text or text[0] in " \t":
+            continue
         if TRACEBACK in text:
             inside = True
-        elif (text and not text[0].isspace() and EXCEPTION.match(text)) or (
-            inside and text and not text[0].isspace() and not text.startswith(("The above", "During handling"))
-        ):
+        elif EXCEPTION.match(text) or (inside and not text.startswith(("The above", "During handling"))):
             return line
     return record.first
 

@@ -34,6 +34,8 @@ class Chain:
         """Files that were left and may still get a line from whoever has them open."""
         self.finished = OrderedDict((mark.identity, mark) for mark in finished)
         """Files read to their end, by identity."""
+        self._carried: list[FileMark] = []
+        """Copies whose last half line goes on in the file that is read now; a restart has to read it again."""
         self.backlog = False
         """True when the last drain left bytes that were there."""
         self.error: OSError | None = None
@@ -48,6 +50,13 @@ class Chain:
     def held(self) -> tuple[OpenFile, ...]:
         """Every file not finished, oldest first."""
         return (*self.late, *self.files)
+
+    def marks(self) -> tuple[FileMark, ...]:
+        """How far every file not finished was read, oldest first."""
+        if self.files and self.files[0].line_start > 0:
+            self._carried = []
+        late = [file.mark(self.path) for file in self.late]
+        return (*late, *self._carried, *(file.mark(self.path) for file in self.files))
 
     def drain(self, now: float, budget: int, *, sized: bool, events: list[FollowEvent]) -> None:
         """Hand out what came, at most `budget` bytes; `sized` says that the newest file's size was just looked up."""
@@ -146,6 +155,10 @@ class Chain:
             events.append(Rotated(self.path, file.identity[1]))
         if new.serial != file.serial:
             self.end(file, events)
+        if file.line_start > 0 or not file.copy:
+            self._carried = []
+        if file.copy and file.pending:
+            self._carried.append(file.mark(self.path))
         if file.copy or file.handle is None:
             self.finish(file)
         else:

@@ -141,6 +141,7 @@ class OpenFile:
             head=head_fingerprint(self.head),
             tail=head_fingerprint(self.tail),
             mtime_ns=self.read_mtime_ns,
+            copy=self.copy,
         )
 
     def close(self) -> None:

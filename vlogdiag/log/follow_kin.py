@@ -24,7 +24,7 @@ class Kin:
     @property
     def is_copy(self) -> bool:
         """True when the file holds the bytes that were seen, but is another file: copytruncate's copy."""
-        return self.mark is not None and self.mark.identity != self.stat.identity
+        return self.mark is not None and (self.mark.copy or self.mark.identity != self.stat.identity)
 
 
 def lineage(fs: FileSystem, path: str, marks: Sequence[FileMark], *, copies: bool = False) -> list[Kin]:
@@ -62,8 +62,10 @@ def _open_all(fs: FileSystem, path: str, marks: Sequence[FileMark], opened: list
     """Open whatever may belong to the log; rotated siblings written before the marks were made cannot."""
     known = {mark.identity for mark in marks}
     since = min(mark.mtime_ns for mark in marks)
-    siblings = _siblings(fs, path)
-    places = [place for place in dict.fromkeys(mark.place for mark in marks) if place not in {*siblings, path}]
+    real = fs.real(path)
+    # Where a link leads the rotated names stand beside its target: kubelet's /var/log/containers, for one.
+    siblings = _siblings(fs, path) if real == path else [*_siblings(fs, real), *_siblings(fs, path)]
+    places = [place for place in dict.fromkeys(mark.place for mark in marks) if place not in {*siblings, path, real}]
     seen: set[tuple[int, int]] = set()
     for candidate in (*places, *siblings, path):
         stat = fs.stat(candidate)
@@ -71,8 +73,8 @@ def _open_all(fs: FileSystem, path: str, marks: Sequence[FileMark], opened: list
             continue
         if candidate != path and stat.identity not in known and stat.mtime_ns < since:
             continue
-        if candidate in places and (stat.identity not in known or fs.real(path) == candidate):
-            continue  # where a link led before, unless something else stands there now
+        if candidate in places and stat.identity not in known:
+            continue  # where a link led before; now something else stands there
         handle = fs.open(candidate)
         try:
             stat = handle.stat()

@@ -89,8 +89,7 @@ class PathFollower:
 
     def marks(self) -> tuple[tuple[FileMark, ...], tuple[FileMark, ...]]:
         """Marks of the files still being read, oldest first, and of those read to their end."""
-        current = tuple(file.mark(self.path) for file in self.chain.held)
-        return self._marks + current, tuple(self.chain.finished.values())
+        return self._marks + self.chain.marks(), tuple(self.chain.finished.values())
 
     def park(self) -> None:
         """Let go of every descriptor; the path is opened again when something changes there."""
@@ -179,6 +178,11 @@ class PathFollower:
 
     def _replaced(self, newest: OpenFile, now: float, events: list[FollowEvent]) -> None:
         """Another file stands at the path: rotation by renaming, a link that was switched, a file that came back."""
+        if newest.handle is not None:
+            newest.see(newest.handle.stat())
+            if not newest.intact():
+                self._cut(newest, now, events)
+                return
         mark = newest.mark(self.path)
         handle, stat = self._open(events)
         with _closed_on_error(handle):
@@ -214,7 +218,7 @@ class PathFollower:
         return self._files(missed, now)
 
     def _cut(self, newest: OpenFile, now: float, events: list[FollowEvent]) -> None:
-        """The file does not continue what was read: it was truncated, and may have grown past the old size since."""
+        """The newest file does not continue what was read: it was truncated, and may have grown or moved since."""
         mark = newest.mark(self.path)
         # Opened anew: where inode numbers are reused at once the path may lead to another file than the one held.
         handle, stat = self._open(events)
@@ -222,28 +226,35 @@ class PathFollower:
             if mark.fits(handle):
                 newest.hold(handle, stat)
                 return
-            if newest.handle is not None:
-                newest.see(newest.handle.stat())
-            replaced = newest.intact()
-            copies: list[OpenFile] = []
-            if not replaced:
-                found = lineage(self._fs, self.path, [mark], copies=True)
-                copies = self._files([kin for kin in found if kin.path != self.path], now, serial=newest.serial)
-                for kin in found:
-                    if kin.path == self.path:
-                        kin.handle.close()
-            # After a copy the writer goes on in the middle of its line: the stream is the same.
-            fresh = self._file(handle, stat, now, serial=newest.serial if copies else None)
-        if not replaced:
-            self.chain.files.pop()
-            newest.close()
-            if not copies:
-                self.chain.end(newest, events)
-        if not (self.chain.files or copies):
-            events.append(Truncated(self.path))
-        elif not replaced:
-            fresh.arrival = Truncated(self.path, bool(copies))
-        self.chain.succeed([*copies, fresh], now)
+            held = newest.handle.stat() if newest.handle is not None else stat
+            newest.see(held)
+            if newest.intact():
+                self.chain.succeed([self._file(handle, stat, now)], now)
+                return
+            found = lineage(self._fs, self.path, [mark], copies=True)
+            between = [kin for kin in found if kin.path != self.path]
+            for kin in found:
+                if kin.path == self.path:
+                    kin.handle.close()
+            in_place = stat.identity == newest.identity
+            files = self._files(between, now, serial=newest.serial, copies=in_place)
+            if newest.handle is not None and not in_place and newest.identity not in {f.identity for f in files}:
+                # Truncated, grown and then moved away: only the handle still leads to what was written since.
+                files += self._files([Kin(newest.place, newest.handle, held)], now, serial=_joined(files))
+                newest.handle = None
+            fresh = self._file(handle, stat, now, serial=_joined(files))
+        self.chain.files.pop()
+        newest.close()
+        files.append(fresh)
+        if files[0].serial != newest.serial:
+            self.chain.end(newest, events)
+        recovered = files[0].offset > 0
+        restarted = next(file for file in files if file.identity == newest.identity or file is fresh)
+        if restarted is files[0] and not self.chain.files:
+            events.append(Truncated(self.path, recovered))
+        else:
+            restarted.arrival = Truncated(self.path, recovered)
+        self.chain.succeed(files, now)
 
     def _reopen(self, lost: OpenFile, now: float, events: list[FollowEvent]) -> None:
         """Find a file again whose handle went stale or was let go, under its path or a rotated name."""
@@ -274,19 +285,23 @@ class PathFollower:
         number = next(self._serials) if serial is None else serial
         return OpenFile(handle, stat, self._fs.real(self.path), number, now, offset=offset)
 
-    def _files(self, found: Sequence[Kin], now: float, *, serial: int | None = None) -> list[OpenFile]:
-        """Make files of kin; with `serial` all of them are copies that copytruncate left of one stream."""
+    def _files(
+        self, found: Sequence[Kin], now: float, *, serial: int | None = None, copies: bool = False
+    ) -> list[OpenFile]:
+        """Make files of kin; the first goes on with the stream `serial`, if given, where that one's bytes ended."""
         files: list[OpenFile] = []
         try:
             for kin in found:
-                number = serial
-                if number is None:  # what follows a copy is the same stream
-                    number = files[-1].serial if files and files[-1].copy else next(self._serials)
-                offset = 0
-                if kin.mark is not None:
-                    offset = kin.mark.offset if serial is None else kin.mark.seen
-                file = OpenFile(kin.handle, kin.stat, self._fs.real(kin.path), number, now, offset=offset)
-                file.copy = kin.is_copy or serial is not None
+                number = serial if serial is not None and not files else _joined(files)
+                goes_on = kin.mark if number is not None and number == serial else None
+                offset = goes_on.seen if goes_on else kin.mark.offset if kin.mark else 0
+                place = self._fs.real(kin.path)
+                file = OpenFile(
+                    kin.handle, kin.stat, place, next(self._serials) if number is None else number, now, offset=offset
+                )
+                if goes_on:
+                    file.line_start = goes_on.offset
+                file.copy = copies or kin.is_copy
                 files.append(file)
         except OSError:
             for kin in found:
@@ -299,6 +314,11 @@ class PathFollower:
 
     def _failed(self, error: OSError) -> str:
         return f"{self._name} cannot be read at the moment: {(error.strerror or str(error)).lower()}"
+
+
+def _joined(files: Sequence[OpenFile]) -> int | None:
+    """The stream that goes on behind these files: after a copy the writer goes on in the middle of its line."""
+    return files[-1].serial if files and files[-1].copy else None
 
 
 @contextmanager

@@ -54,6 +54,8 @@ class FileMark:
     """Fingerprint of the last (at most TAIL) bytes before `seen`."""
     mtime_ns: int
     """When the file was last written to, as far as was known when its last bytes were read."""
+    copy: bool = False
+    """True for a copy that copytruncate left."""
 
     @property
     def identity(self) -> tuple[int, int]:

@@ -43,6 +43,8 @@ LOUD = (
     "Preemptions: ",
     "generation throughput: 0.0 tokens/s",
 )
+DENSE = 400
+"""With a hit for every so many bytes, reading all of it costs less than cutting windows."""
 NINETIES = b"KV cache usage: 9"
 MATTERS = re.compile(
     r"(?:Waiting|Pending): [1-9]|KV cache usage: (?:9\d\.|100)|Preemptions: |generation throughput: 0\.0 tokens/s"
@@ -96,8 +98,8 @@ class Prefilter:
         )
         self._database = database
 
-    def scan(self, chunk: bytes) -> Sequence[int]:
-        """Offsets inside lines worth reading, ascending, at most a few per line."""
+    def scan(self, chunk: bytes) -> Sequence[int] | None:
+        """Offsets inside lines worth reading, ascending; None when they are so many that all of it is worth reading."""
         import hyperscan
 
         if self._database is None:
@@ -108,13 +110,18 @@ class Prefilter:
         found: list[int] = []
         append = found.append
         nineties = self._nineties
+        enough = len(chunk) // DENSE + 64
 
-        def hit(ident: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        def hit(ident: int, _start: int, end: int, _flags: int, _context: object) -> bool:
             if ident == nineties and not chunk[end : end + 1].isdigit():
-                return  # 9.6 %, not 96 %
+                return False  # 9.6 %, not 96 %
             append(end - 1)
+            return len(found) > enough
 
-        self._database.scan(chunk, match_event_handler=hit, scratch=scratch)
+        try:
+            self._database.scan(chunk, match_event_handler=hit, scratch=scratch)
+        except hyperscan.ScanTerminated:
+            return None
         found.sort()  # reported by end, so nearly sorted
         return found
 

@@ -8,7 +8,7 @@ bare lines have no speaker (vLLM 0.31 and later), adjacency decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,6 +27,12 @@ MAX_OPEN = 512
 """Records held open at once; with more speakers than this the oldest is closed."""
 MAX_AFTER_EXCEPTION = 60
 """Lines of text that may follow an exception's last line (CUDA's advice, pydantic's list) and still belong to it."""
+
+EXPIRE_EVERY = 32
+"""Lines between looks for records that other speakers' lines have left behind."""
+MAX_HEADER = 200
+NOTHING: list[Record] = []
+"""No record was completed (shared: never appended to)."""
 
 TRACEBACK = "Traceback (most recent call last)"
 CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
@@ -114,6 +120,9 @@ class _Open:
     """Lines since an exception's last line; 0 = none seen yet."""
     chained: bool = False
     cut: bool = False
+    closed: bool = False
+    begins: str = ""
+    """How its first line begins: a line that begins alike may be another message."""
 
 
 Speaker = tuple[str | None, int | None, int | None]
@@ -135,6 +144,9 @@ class Assembler:
         self.bare_last = 0
         """Number of the last line that joined a block of bare lines."""
 
+        self._by_head: dict[str, _Open] = {}
+        """Header as the line spells it to the record that it heads (only lines without changing wrapper repeat)."""
+
     @property
     def open_since(self) -> int | None:
         """First line number of the oldest record still open."""
@@ -143,7 +155,16 @@ class Assembler:
 
     def line(self, number: int, offset: int, text: str) -> list[Record]:
         """Take one physical line (number 1-based, byte offset); returns the records it completed, oldest first."""
-        done: list[Record] = []
+        end = text.find("] ", 0, MAX_HEADER)
+        if end > 0:  # one more line of an open message: the case that must be fast, thirty times a traceback
+            current = self._by_head.get(text[: end + 2])
+            if current is not None and not current.closed and self._goes_on(current, number, offset, text, end + 2):
+                if not number % EXPIRE_EVERY:
+                    done = []
+                    self._expire(number, done)
+                    return done
+                return NOTHING
+        done = []
         for piece in self._pieces(text):
             parsed = parse_line(piece)
             if "\n" in parsed.text:  # a JSON wrapper held a whole message
@@ -151,8 +172,52 @@ class Assembler:
                     self._take(self._inner(parsed, inner, part), number, offset, done)
             else:
                 self._take(parsed, number, offset, done)
+                if end > 0 and parsed.kind == "vllm" and parsed.key and piece is text:
+                    self._remember(text[: end + 2], parsed)
         self._expire(number, done)
         return done
+
+    def _remember(self, head: str, parsed: Parsed) -> None:
+        if not parsed.source or not head.endswith(f"{parsed.source}] "):
+            return  # the first `] ` of the line is not the header's end
+        speaker: Speaker = (parsed.host, parsed.pid, parsed.rank if parsed.pid is None else None)
+        current = self._headed.get(speaker)
+        if current is not None and current.key == parsed.key:
+            if len(self._by_head) > 4 * MAX_OPEN:
+                self._by_head.clear()
+            self._by_head[head] = current
+
+    def lines(self, number: int, offset: int, texts: Sequence[str], emit: Callable[[Record], None]) -> None:
+        """Take many plain lines (no `\\r`, no escapes): as `line` for each, with the common case spelled out."""
+        by_head = self._by_head
+        new = tuple.__new__
+        for text in texts:
+            end = text.find("] ", 0, MAX_HEADER)
+            if end > 0:
+                current = by_head.get(text[: end + 2])
+                if (
+                    current is not None
+                    and not current.closed
+                    and number - current.last <= MAX_HEADED_GAP
+                    and current.size < MAX_RECORD
+                    and not text.startswith(current.begins, end + 2)
+                    and text[-1] != "]"
+                ):
+                    current.lines.append(new(Line, (number, offset, text[end + 2 :])))
+                    current.size += len(text) - end - 1
+                    current.last = number
+                    if not number % EXPIRE_EVERY:
+                        done: list[Record] = []
+                        self._expire(number, done)
+                        for record in done:
+                            emit(record)
+                    number += 1
+                    offset += len(text) + 1
+                    continue
+            for record in self.line(number, offset, text):
+                emit(record)
+            number += 1
+            offset += len(text) + 1
 
     def close(self) -> list[Record]:
         """End of input, or of a run: everything open is complete."""
@@ -168,6 +233,23 @@ class Assembler:
             for speaker in [s for s, o in table.items() if o.last <= before]:
                 done.append(self._record(table.pop(speaker)))
         return sorted(done, key=lambda r: r.first.number)
+
+    @staticmethod
+    def _goes_on(current: _Open, number: int, offset: int, text: str, start: int) -> bool:
+        """Append the line to the record whose header it has, unless it begins another or needs a closer look."""
+        if (
+            number - current.last > MAX_HEADED_GAP
+            or current.size >= MAX_RECORD
+            or text.startswith(current.begins, start)
+            or text.endswith("]")
+            or "\r" in text
+            or "\x1b" in text
+        ):
+            return False
+        current.lines.append(Line(number, offset, text[start:]))
+        current.size += len(text) - start + 1
+        current.last = number
+        return True
 
     @staticmethod
     def _pieces(text: str) -> Iterator[str]:
@@ -366,6 +448,7 @@ class Assembler:
             lines=[line],
             size=len(line.text),
             last=line.number,
+            begins=line.text[:8],
         )
 
     @staticmethod
@@ -376,6 +459,7 @@ class Assembler:
 
     @staticmethod
     def _record(o: _Open) -> Record:
+        o.closed = True
         lines = o.lines
         while len(lines) > 1 and not lines[-1].text.strip():
             lines.pop()
@@ -398,12 +482,12 @@ class Assembler:
     def skip(self, number: int) -> list[Record]:
         """Lines up to `number` were not worth reading: close what they have left behind."""
         done: list[Record] = []
-        self._expire(number - number % 8, done)
+        self._expire(number - number % EXPIRE_EVERY, done)
         return done
 
     def _expire(self, number: int, done: list[Record]) -> None:
         """Close what other speakers' lines have left behind."""
-        if number % 8 and len(self._headed) + len(self._bare) < MAX_OPEN:
+        if number % EXPIRE_EVERY and len(self._headed) + len(self._bare) < MAX_OPEN:
             return
         for table, gap in ((self._headed, MAX_HEADED_GAP), (self._bare, MAX_BARE_GAP)):
             for speaker in [s for s, o in table.items() if number - o.last > gap]:

@@ -44,6 +44,9 @@ class Reader(Protocol):
     def line(self, number: int, offset: int, text: str) -> None:
         """One line."""
 
+    def lines(self, number: int, offset: int, texts: Sequence[str]) -> None:
+        """Many lines at once, plain ASCII without `\\r` and escapes; `number` and `offset` are the first one's."""
+
     def skip(self, data: bytes, start: int, end: int, first: int, last: int) -> None:
         """Lines `first` to `last` are `data[start:end]` and hold nothing worth reading."""
 
@@ -202,6 +205,17 @@ class Windows:
             self._skip(carry, 0, len(carry))
 
     def _read(self, chunk: bytes, start: int, end: int) -> None:
+        if chunk.isascii() and end - start >= SMALL and chunk.find(b"\r") < 0 and chunk.find(b"\x1b") < 0:
+            # Nothing to decode, strip or measure: a character is a byte, and the lines can go in one list.
+            lines = chunk[start:end].decode("ascii").split("\n")
+            if chunk.endswith(b"\n", start, end):
+                lines.pop()
+            if max(map(len, lines), default=0) <= MAX_LINE:
+                first, at = self.number + 1, self.offset
+                self.number += len(lines)
+                self.offset += end - start
+                self._reader.lines(first, at, lines)
+                return
         while start < end:
             stop = chunk.find(b"\n", start, end) + 1 or end
             self._one(chunk, start, stop)

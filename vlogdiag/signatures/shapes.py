@@ -64,7 +64,8 @@ class Words:
         if self.choices:
             return {"type": "string", "enum": list(self.choices)}
         if self.pattern:
-            return {"type": "string", "pattern": f"^(?:{self.pattern})$"}
+            # A version such as 0.11 is a number to YAML and text to us; JSON Schema tries patterns on strings only.
+            return {"type": ["string", "number"], "pattern": f"^(?:{self.pattern})$"}
         return {"type": ["string", "number", "boolean"]}
 
 
