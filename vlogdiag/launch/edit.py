@@ -76,7 +76,7 @@ def splice(text: str, splices: Sequence[Splice]) -> str:
 
 def unified_diff(old: str, new: str, name: str) -> str:
     """A unified diff that `patch` takes, with `name` on both sides; empty when nothing differs."""
-    lines = difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}")
+    lines = difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), name, name)
     return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 
 
