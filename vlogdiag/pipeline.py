@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vlogdiag.catalog import Versions
+from vlogdiag.corroboration import Readings, corroborated, live_values
 from vlogdiag.diagnosis import arguments, incidents
 from vlogdiag.diagnosis.engine import Detection, Hit, Matcher
 from vlogdiag.diagnosis.facts import ARGUMENT_MARKS, FactCollector, Facts
@@ -30,6 +31,7 @@ from vlogdiag.model import (
     Omitted,
     Outcome,
     Position,
+    Reading,
     Record,
     Report,
     Role,
@@ -93,6 +95,7 @@ class Pipeline:
         self._recognised = False
         self._last_run = 1
         self._arrived: float | None = None
+        self._readings = Readings()
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the log."""
@@ -152,6 +155,15 @@ class Pipeline:
         self._count(found)
         return bool(found)
 
+    def observe(self, reading: Reading) -> None:
+        """Take a live reading; without a time of its own it was taken now, on the log's clock."""
+        self._readings.add(reading)
+
+    def log_time(self, moment: float) -> float | None:
+        """Log time at `moment` (monotonic): that of the last record plus what has passed since it arrived."""
+        now = self._assembler.clock.now
+        return None if now is None or self._arrived is None else now + max(0.0, moment - self._arrived)
+
     def peek(self) -> Result:
         """What `close` would say now, were nothing more to come and the process still running; changes nothing."""
         twin = copy.deepcopy(self, {id(self._rules): self._rules})
@@ -189,9 +201,14 @@ class Pipeline:
         judged = self._judge() if judged is None else judged
         found: list[Finding] = []
         for one in reversed(judged):
-            found.extend(finding_of(incident, self.source) for incident in one.incidents)
+            found.extend(self._finding(incident) for incident in one.incidents)
             found.extend(one.extra)
         return tuple(found)
+
+    def _finding(self, incident: Incident) -> Finding:
+        live, reading = live_values(incident.cause, self._readings)
+        incident.cause.scope.live = live
+        return corroborated(finding_of(incident, self.source), incident, reading)
 
     # --- lines and records ---
 
@@ -230,6 +247,7 @@ class Pipeline:
             self._recognised = True
             if record.kind == "vllm" and record.source is not None and tells_version(record):
                 self._facts.shape(record.run, record.origin.process, record.bracket)
+        self._readings.saw(record)
         text = record.text
         if is_statistics(text) and not matters(text):
             return

@@ -75,6 +75,11 @@ class RunScope:
             return self.event.get(name)
         return self.live.get(name)
 
+    def facts_value(self, name: str) -> Quantity | None:
+        """What a line of the log said, and nothing else."""
+        fact = self.facts.values.get(name)
+        return fact.quantity if fact is not None else None
+
     def vllm_in(self, spec: str) -> bool | None:
         """Whether every, none or only some possible releases lie inside `spec`."""
         return self.versions.within(Versions.parse_spec(spec))
