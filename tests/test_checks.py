@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from vlogdiag.model import FAMILIES
 from vlogdiag.signatures.checks import check_rules
 from vlogdiag.signatures.schema import Signature, load_rules
 
@@ -92,6 +93,11 @@ def test_a_cause_without_reference_is_remarked_on() -> None:
     assert remarks(without("references")) == [("one", "no reference confirms cause and fix", False)]
 
 
+def test_one_remedy_may_be_written_twice_for_two_ages_of_vllm() -> None:
+    fixes = "fixes: [{title: a, run: x, vllm: '<0.10'}, {title: a, run: y, vllm: '>=0.10'}]"
+    assert remarks(rule("one", fixes)) == []
+
+
 def test_an_error_without_remedy_or_question_is_remarked_on() -> None:
     assert remarks(without("fixes")) == [("one", "an error with neither `fixes` nor `ask`", False)]
 
@@ -123,7 +129,8 @@ def test_remarks_are_printed_with_file_and_line() -> None:
 
 def shipped() -> tuple[Signature, ...]:
     folder = Path(__file__).parent.parent / "rules"
-    return load_rules([(str(path), path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*/*.yaml"))])
+    files = [path for family in FAMILIES for path in sorted((folder / family).glob("*.yaml"))]
+    return load_rules([(str(path), path.read_text(encoding="utf-8")) for path in files])
 
 
 def test_the_shipped_rules_have_no_serious_remark() -> None:

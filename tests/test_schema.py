@@ -325,7 +325,7 @@ def test_a_refinement_reads_the_captures_of_its_base() -> None:
         ("id: kv-cache-too-small", "id: kv-cache", ["1:5: id 'kv-cache' must be the file's name, 'kv-cache-too-small'"]),
         ("{wanted:int}), (", "{wanted:number}), (", ["6:7: pattern: unknown hole type 'number'"]),
         ("max seq len ({wanted:int}) is larger than the maximum number of tokens (", "len {n:int} (", ["7:7: pattern: no gate"]),
-        ("{wanted:int}) is", "{min:int}) is", ["7:7: pattern: a hole cannot be called 'min': the word is taken"]),
+        ("{wanted:int}) is", "{in:int}) is", ["7:7: pattern: a hole cannot be called 'in': the word is taken"]),
         ("{wanted:int}) is", "{log:int}) is", ["7:7: pattern: a hole cannot be called 'log': the word is taken"]),
         ("  capture:", "  level: loud\n  capture:", ["8:10: expected one of debug, info, warning, error, critical, none"]),
         ("  capture:", "  phase: [loading, lading]\n  capture:", ["8:20: expected one of starting, loading"]),
@@ -460,6 +460,12 @@ class TestCatalogue:
 
 
 class TestSpelling:
+    def test_a_capture_may_be_called_like_a_function(self) -> None:
+        body = "match: {line: 'out of memory {count:int}'}\nwhen: count > 3 and count(count) > 1"
+        (signature,) = load_rules([other("counted", body)])
+        assert signature.when is not None
+        assert signature.when.names == {"count"}
+
     def test_numbers_keep_the_text_they_were_written_as(self) -> None:
         signature = load(('"{fits}"', "0x10"))
         value = signature.fixes[0].flags["--max-model-len"]

@@ -86,8 +86,9 @@ def _no_fix_undoes_itself(rule: Signature, rules: Mapping[str, Signature]) -> Fo
 
 
 def _fixes_are_told_apart(rule: Signature, rules: Mapping[str, Signature]) -> Found:
-    titles = [fix.title.source for fix in rule.fixes]
-    for title in sorted({title for title in titles if titles.count(title) > 1}):
+    """One remedy may need other flags in other versions; two that always come together need two titles."""
+    heads = [(fix.title.source, fix.when.source if fix.when else None, str(fix.vllm or "")) for fix in rule.fixes]
+    for title in sorted({head[0] for head in heads if heads.count(head) > 1}):
         yield f"two fixes are titled {title!r}", True
 
 
@@ -152,6 +153,7 @@ def _captures_are_used(rule: Signature, rules: Mapping[str, Signature]) -> Found
     used: set[str] = set(rule.by)
     for each in kin:
         used |= _names(each)
+        used.update(name for example in each.examples for name in example.captures)
     for name in rule.holes:
         if name not in used:
             yield f"capture {name!r} is never used: drop it as {{:type}}, or say it in `cause`", False

@@ -89,7 +89,7 @@ FUNCTIONS = (
     "round",
     *arithmetic.SERIES_FUNCTIONS,
 )
-"""Everything that can be called; no hole may be called so."""
+"""Everything that can be called."""
 
 _CONSTANTS = {"true": arithmetic.TRUE, "false": arithmetic.FALSE}
 

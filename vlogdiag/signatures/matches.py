@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import keyword
 from typing import Any
 
 from vlogdiag.model import Level, Phase
-from vlogdiag.signatures.conditions import FUNCTIONS
 from vlogdiag.signatures.keys import NO_LEVEL
 from vlogdiag.signatures.names import ROOTS
 from vlogdiag.signatures.positions import Node, Scalar, child, items_of, text_of, texts_of
@@ -13,8 +13,8 @@ from vlogdiag.signatures.shapes import Complain
 from vlogdiag.signatures.templates import Pattern, TemplateError, compile_pattern
 from vlogdiag.signatures.types import Match
 
-_TAKEN = frozenset((*ROOTS, *FUNCTIONS, "true", "false", "and", "or", "not", "in", "is", "if", "else", "for", "lambda"))
-"""Words that mean something else in a condition."""
+_TAKEN = frozenset((*ROOTS, "true", "false", *(word.lower() for word in keyword.kwlist)))
+"""Words that a condition could not read as a name; functions can, for they are followed by a bracket."""
 
 
 def read_pattern(node: Node, complain: Complain) -> Pattern | None:
