@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import io
 import struct
 import sys
@@ -16,21 +15,9 @@ from typing import Any
 import pillow_heif
 import pytest
 from PIL import Image
-
-from vlogdiag.launch.scripts import script_file
+from scripts_loader import load
 
 pillow_heif.register_heif_opener()
-
-
-def load(name: str) -> ModuleType:
-    """A script as a proxy would import it: by its file."""
-    spec = importlib.util.spec_from_file_location(f"script_{name}", script_file(name))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
 
 resize = load("resize_images")
 validate = load("validate_request")

@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from vlogdiag.launch.command import Kind, LaunchCommand, NotCertain
-from vlogdiag.launch.dockerfile import read_dockerfile
 from vlogdiag.launch.inset import whole
-from vlogdiag.launch.shell import read_shell
-from vlogdiag.launch.units import read_supervisor, read_systemd
-from vlogdiag.launch.yaml_files import read_compose, read_kubernetes
 
 MAX_CHARACTERS = 1 << 20
 """A launch file of more than a MiB is something else, and the parsers are not meant for it."""
 
-_READERS: dict[Kind, Callable[[str], list[LaunchCommand]]] = {
-    "shell": lambda text: read_shell(whole(text)),
-    "compose": read_compose,
-    "kubernetes": read_kubernetes,
-    "dockerfile": read_dockerfile,
-    "systemd": read_systemd,
-    "supervisor": read_supervisor,
-}
+
+def _read(text: str, kind: Kind) -> list[LaunchCommand]:
+    """The commands of a text of known kind; the parsers are loaded here, as most uses of this package need one or none."""
+    match kind:
+        case "shell":
+            from vlogdiag.launch.shell import read_shell
+
+            return read_shell(whole(text))
+        case "compose":
+            from vlogdiag.launch.yaml_files import read_compose
+
+            return read_compose(text)
+        case "kubernetes":
+            from vlogdiag.launch.yaml_files import read_kubernetes
+
+            return read_kubernetes(text)
+        case "dockerfile":
+            from vlogdiag.launch.dockerfile import read_dockerfile
+
+            return read_dockerfile(text)
+        case "systemd":
+            from vlogdiag.launch.units import read_systemd
+
+            return read_systemd(text)
+        case "supervisor":
+            from vlogdiag.launch.units import read_supervisor
+
+            return read_supervisor(text)
 
 
 def guess_kind(text: str, name: str = "") -> Kind:
@@ -57,7 +73,7 @@ def find_commands(text: str, kind: Kind | None = None, name: str = "") -> tuple[
     """
     if len(text) > MAX_CHARACTERS:
         raise NotCertain(f"{name or 'the file'} is larger than a launch file can be ({len(text)} characters)")
-    return tuple(_READERS[kind or guess_kind(text, name)](text))
+    return tuple(_read(text, kind or guess_kind(text, name)))
 
 
 def the_command(commands: Sequence[LaunchCommand], text: str = "") -> LaunchCommand:
