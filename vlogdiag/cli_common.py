@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from enum import Enum
@@ -11,7 +12,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from vlogdiag.loading import Rules
+    from vlogdiag.model import Report
 
 FOUND, USAGE, BLIND, INTERRUPTED = 1, 2, 3, 130
 """Exit statuses of DESIGN section 7."""
@@ -80,3 +84,58 @@ def width() -> int:
     import shutil
 
     return max(40, min(200, shutil.get_terminal_size((100, 24)).columns))
+
+
+def known_version(text: str | None) -> None:
+    """Exit 2 with the nearest known release if nobody knows this one."""
+    from vlogdiag.catalog import VersionError, Versions
+
+    if text is not None:
+        try:
+            Versions.known(text)
+        except VersionError as error:
+            fail(str(error), USAGE)
+
+
+BIG = 100_000_000
+"""Bytes from which on a progress bar is worth its place."""
+
+
+@contextlib.contextmanager
+def progress_bar() -> Iterator[Callable[[int, int | None], None] | None]:
+    """A bar on standard error while a long log is read; only on a terminal, and only from `BIG` bytes on."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    bar = Progress(
+        BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(),
+        console=Console(stderr=True), transient=True,
+    )  # fmt: skip
+    task = None
+
+    def step(done: int, total: int | None) -> None:
+        nonlocal task
+        if task is None:
+            if (total or done) < BIG:
+                return
+            bar.start()
+            task = bar.add_task("reading", total=total)
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield step
+    finally:
+        if task is not None:
+            bar.stop()
+
+
+def with_commands(report: Report) -> Report:
+    """Every fix with the user's own command, rewritten; secrets left out."""
+    try:
+        from vlogdiag.launch.remedy import with_commands as fill
+    except ImportError:
+        return report
+    return fill(report)

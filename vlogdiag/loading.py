@@ -62,13 +62,25 @@ def load(extra: Sequence[Path] = (), *, shipped: Path | None = None) -> Rules:
     users = [
         (str(path), _text(path)) for place in extra for path in ([place] if place.is_file() else rule_files(place))
     ]
-    signatures = load_rules([*own, *users], knows_flag=catalog.knows_flag, knows_env=catalog.knows_env)
+    signatures = load_rules(
+        [*own, *users],
+        knows_flag=catalog.knows_flag,
+        knows_env=catalog.knows_env,
+        knows_script=script_stems(folder).__contains__,
+        is_user={path for path, _ in users}.__contains__,
+    )
     facts_path = folder / "facts.yaml"
     facts_text = _text(facts_path)
     digest = hashlib.sha256("\0".join(text for _, text in (*own, *users, ("", facts_text))).encode()).hexdigest()[:16]
     return Rules(
         Rulebook(signatures), parse_facts(facts_text, str(facts_path)), RuleCount(len(own), len(users), digest)
     )
+
+
+def script_stems(folder: Path) -> frozenset[str]:
+    """Names of the script fixes in a rules folder."""
+    place = folder / "scripts"
+    return frozenset(p.stem for p in place.iterdir() if p.is_file()) if place.is_dir() else frozenset()
 
 
 def _text(path: Path) -> str:

@@ -24,6 +24,7 @@ from vlogdiag.loading import Rules
 from vlogdiag.log.edges import edge_lines, last_life
 from vlogdiag.log.prefilter import Gates, Prefilter, is_statistics, matters
 from vlogdiag.log.records import Assembler
+from vlogdiag.log.when import Moment, place
 from vlogdiag.log.windows import HEAD_LINES, MAX_LINE, Windows
 from vlogdiag.model import (
     Finding,
@@ -78,11 +79,15 @@ class Pipeline:
         version: str | None = None,
         given: Mapping[str, Quantity] | None = None,
         prefilter: Prefilter | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
     ) -> None:
         self.source = source
         self._rules = rules
         self._given = dict(given or {})
         self._version = version
+        self._since = since
+        self._until = until
         self._tracker = RunTracker(self._close_open)
         self._assembler = Assembler(self._tracker)
         self._matcher = Matcher(rules.book)
@@ -286,7 +291,7 @@ class Pipeline:
         before: frozenset[str] = frozenset()
         for run in runs:
             facts = self._facts_of(run.number)
-            hits = self._hits.get(run.number, {}).values()
+            hits = [hit for hit in self._hits.get(run.number, {}).values() if self._inside(hit.times)]
             found, orphans = incidents.judge(hits, self._rules.book, run, facts, given=self._given, before=before)
             before = incidents.names_of(found, self._rules.book)
             judged.append(_Judged(run, found, orphans))
@@ -295,6 +300,15 @@ class Pipeline:
         for one in judged:
             one.incidents = sorted((incidents.recovered(i, runs) for i in one.incidents), key=incidents.rank)
         return judged
+
+    def _inside(self, times: Sequence[float]) -> bool:
+        """Whether something happened in the window that was asked for."""
+        if self._since is None and self._until is None:
+            return True
+        clock = self._assembler.clock
+        low = place(self._since, clock) if self._since is not None else None
+        high = place(self._until, clock) if self._until is not None else None
+        return any((low is None or t >= low) and (high is None or t <= high) for t in times)
 
     def _facts_of(self, run: int) -> Facts:
         facts = self._facts.of(run)
@@ -316,6 +330,8 @@ class Pipeline:
         if first is None:
             return
         record, line = first
+        if not self._inside([record.time] if record.time is not None else []):
+            return
         if run.asked_line is not None and run.asked_line <= line.number + 50:
             return
         if run.last_life is not None and run.last_life > line.number:

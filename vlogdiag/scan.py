@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from vlogdiag import __version__
 from vlogdiag.loading import Rules, load
 from vlogdiag.log.discover import LogPath, SourceError, discover
+from vlogdiag.log.prefilter import Prefilter
 from vlogdiag.log.sources import SourceBroken, read_chunks
 from vlogdiag.log.sources_order import oldest_first
-from vlogdiag.model import Finding, Report, SourceSummary
-from vlogdiag.pipeline import Pipeline, Result, only_run, report_of
+from vlogdiag.log.when import Moment
+from vlogdiag.model import Finding, Reading, Report, SourceSummary
+from vlogdiag.pipeline import Pipeline, Result, only_run, prefilter_of, report_of
 
-__all__ = ["Scan", "diagnose_paths", "scan_log", "scan_paths"]
+__all__ = ["Look", "Scan", "diagnose_paths", "scan_log", "scan_paths"]
 
 Progress = Callable[[int, int | None], None]
+SCANNERS = 2
+"""Threads that scan chunks ahead; more hold more chunks in memory and gain nothing on the usual two cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How logs are to be looked at."""
+
+    version: str | None = None
+    run: str = "all"
+    ignore: frozenset[str] = frozenset()
+    since: Moment | None = None
+    until: Moment | None = None
+    readings: tuple[Reading, ...] = ()
+
+
+EVERYTHING = Look()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +57,18 @@ class Scan:
 def scan_log(
     log: LogPath,
     rules: Rules,
+    look: Look = EVERYTHING,
     *,
-    version: str | None = None,
     stdin: BinaryIO | None = None,
     progress: Progress | None = None,
 ) -> tuple[Result, tuple[str, ...]]:
     """Diagnose one log; returns what it gave and what was wrong with it (nothing, as a rule)."""
-    pipeline = Pipeline(rules, source=log.name, version=version)
+    prefilter = prefilter_of(rules)
+    pipeline = Pipeline(
+        rules, source=log.name, version=look.version, prefilter=prefilter, since=look.since, until=look.until
+    )
+    for reading in look.readings:
+        pipeline.observe(reading)
     notices: list[str] = []
     problem: str | None = None
     turned: int | None = None
@@ -51,8 +77,7 @@ def scan_log(
         if ordered.newest_first:
             notices.append(f"{log.name}: newest line first; read from its end")
             turned = ordered.lines
-        for chunk in ordered.chunks:
-            pipeline.feed(chunk)
+        feed(pipeline, ordered.chunks, prefilter)
     except SourceBroken as error:
         problem = str(error)
     except SourceError as error:
@@ -67,6 +92,34 @@ def scan_log(
     elif not result.summary.recognised:
         problems.append(f"{log.name}: nothing in it was recognised as vLLM's log")
     return result, tuple(problems)
+
+
+def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | None) -> None:
+    """Feed all chunks; from the second one on they are scanned in other threads while earlier ones are read.
+
+    The scan releases the interpreter lock, so two cores work; the order of feeding is that of the log.
+    """
+    if prefilter is None:
+        for chunk in chunks:
+            pipeline.feed(chunk)
+        return
+    chunks = iter(chunks)
+    first = next(chunks, None)
+    if first is None:
+        return
+    pipeline.feed(first)
+    waiting: deque[tuple[bytes, Future[Sequence[int] | None]]] = deque()
+    with ThreadPoolExecutor(SCANNERS, thread_name_prefix="scan") as pool:
+        for chunk in chunks:
+            whole = pipeline.whole_lines(chunk)
+            if whole:
+                waiting.append((whole, pool.submit(prefilter.scan, whole)))
+            if len(waiting) > SCANNERS:
+                ready, hits = waiting.popleft()
+                pipeline.feed_scanned(ready, hits.result())
+        while waiting:
+            ready, hits = waiting.popleft()
+            pipeline.feed_scanned(ready, hits.result())
 
 
 def turn_lines(result: Result, lines: int) -> Result:
@@ -98,13 +151,7 @@ def turn_lines(result: Result, lines: int) -> Result:
 
 
 def scan_paths(
-    paths: Sequence[str],
-    rules: Rules,
-    *,
-    version: str | None = None,
-    run: str = "all",
-    ignore: frozenset[str] = frozenset(),
-    progress: Progress | None = None,
+    paths: Sequence[str], rules: Rules, look: Look = EVERYTHING, *, progress: Progress | None = None
 ) -> Scan:
     """Diagnose every log that `paths` name (files, folders, globs, `-`); one that cannot be read does not stop the others."""
     logs, errors = discover(paths)
@@ -112,13 +159,13 @@ def scan_paths(
     results: list[Result] = [Result(SourceSummary(error.path, error=error.reason)) for error in errors]
     for log in logs:
         result, wrong = scan_log(
-            log, rules, version=version, stdin=getattr(sys.stdin, "buffer", None), progress=progress
+            log, rules, look, stdin=getattr(sys.stdin, "buffer", None), progress=progress
         )
-        results.append(only_run(result, run))
+        results.append(only_run(result, look.run))
         problems.extend(wrong)
     results = [elsewhere(result, results) for result in results]
-    if ignore:
-        results = [replace(r, findings=tuple(f for f in r.findings if f.id not in ignore)) for r in results]
+    if look.ignore:
+        results = [replace(r, findings=tuple(f for f in r.findings if f.id not in look.ignore)) for r in results]
     return Scan(report_of(results, rules, __version__), tuple(problems))
 
 
@@ -136,4 +183,4 @@ def elsewhere(result: Result, results: Sequence[Result]) -> Result:
 
 def diagnose_paths(paths: Sequence[str], *, version: str | None = None) -> Report:
     """Shipped rules over `paths`: what `scan` prints, as data."""
-    return scan_paths(paths, load(), version=version).report
+    return scan_paths(paths, load(), Look(version=version)).report

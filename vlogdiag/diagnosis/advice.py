@@ -8,6 +8,7 @@ from typing import Any
 from vlogdiag import catalog
 from vlogdiag.catalog import Versions
 from vlogdiag.diagnosis.incidents import Member
+from vlogdiag.diagnosis.refused import explained
 from vlogdiag.diagnosis.scope import RunScope
 from vlogdiag.model import Fix
 from vlogdiag.signatures.types import FixTemplate, Signature
@@ -20,7 +21,7 @@ UNKNOWN = "?"
 
 def fixes_of(member: Member) -> tuple[Fix, ...]:
     """Fixes in order: those that hold, then those whose condition is unknown; siblings' fixes last."""
-    apply: list[Fix] = []
+    apply: list[Fix] = [*explained(member.scope)]
     check: list[Fix] = []
     seen: set[str] = set()
     for signature in (member.signature, *member.siblings):

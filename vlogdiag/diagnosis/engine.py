@@ -50,9 +50,16 @@ class Detection:
     @property
     def key(self) -> tuple[str, tuple[str, ...], tuple[object, ...]]:
         """Repeats with one key are one event."""
+        origin = self.record.origin
+        own = {
+            "rank": origin.rank,
+            "process": origin.process,
+            "pid": origin.pid,
+            "engine": origin.engine,
+            "host": origin.host,
+        }
         by = tuple(
-            (self.record.origin.rank if name == "rank" else getattr(self.captures.get(name), "value", None))
-            for name in self.signature.by
+            own[name] if name in own else getattr(self.captures.get(name), "value", None) for name in self.signature.by
         )
         return (self.signature.id, tuple(r.id for r in self.refinements), by)
 

@@ -232,10 +232,13 @@ class TimeRules:
 
 
 def _by(names: Iterable[str], record: Record, captures: Mapping[str, Quantity | None]) -> tuple[object, ...]:
+    origin = record.origin
     own = {
-        "rank": record.origin.rank,
-        "engine": record.origin.engine,
-        "speaker": (record.origin.host, record.origin.pid),
+        "rank": origin.rank,
+        "process": origin.process,
+        "pid": origin.pid,
+        "engine": origin.engine,
+        "host": origin.host,
     }
     return tuple(own[name] if name in own else getattr(captures.get(name), "value", None) for name in names)
 

@@ -19,7 +19,7 @@ LONGEST_WAIT = 5.0
 """A renamed file whose writer never stops holds up its successor for so long; then both are read side by side."""
 LATE_SECONDS = 60.0
 """A file that was left is looked at for so long after its last byte; then it is closed, and its disk space freed."""
-MOST_LATE = 8
+MOST_LATE = 32
 LONGEST_CHAIN = 8
 MOST_FINISHED = 64
 
@@ -53,8 +53,6 @@ class Chain:
 
     def marks(self) -> tuple[FileMark, ...]:
         """How far every file not finished was read, oldest first."""
-        if self.files and self.files[0].line_start > 0:
-            self._carried = []
         late = [file.mark(self.path) for file in self.late]
         return (*late, *self._carried, *(file.mark(self.path) for file in self.files))
 
@@ -74,11 +72,20 @@ class Chain:
             file.succeeded = None
             self.files.append(file)
 
+    def remove(self, file: OpenFile) -> None:
+        """Take a file out, wherever it is."""
+        if file in self.late:
+            self.late.remove(file)
+        else:
+            self.files.remove(file)
+
     def end(self, file: OpenFile, events: list[FollowEvent]) -> None:
         """Tell that a half line will not be continued."""
         if file.pending:
             events.append(Ended(self.path, file.serial))
             file.line_start = file.offset
+            if file not in self.late:
+                self._carried = []
 
     def recall(self, identity: tuple[int, int], handle: Handle) -> FileMark | None:
         """Take back the mark of a file that was read to its end and stands at the path again."""
@@ -100,8 +107,8 @@ class Chain:
             file = self.files[0]
             alone = len(self.files) == 1
             try:
-                if file.handle is not None and not (sized and alone):
-                    file.see(file.handle.stat())
+                if not (sized and alone):
+                    file.look()
                 offset, data = file.take(budget)
             except OSError as error:
                 self.error = error
@@ -116,6 +123,8 @@ class Chain:
                 budget -= len(data)
                 file.wake(now)
                 file.starved = 0
+                if file.line_start > offset:
+                    self._carried = []
                 if file.offset < file.size:
                     self.backlog = True
                     break
@@ -155,8 +164,6 @@ class Chain:
             events.append(Rotated(self.path, file.identity[1]))
         if new.serial != file.serial:
             self.end(file, events)
-        if file.line_start > 0 or not file.copy:
-            self._carried = []
         if file.copy and file.pending:
             self._carried.append(file.mark(self.path))
         if file.copy or file.handle is None:
@@ -173,8 +180,10 @@ class Chain:
             # In order: a state must not name a file and lack one that came after it.
             expired = file is self.late[0] and (now - file.quiet_since > LATE_SECONDS or len(self.late) > MOST_LATE)
             try:
-                if file.handle is not None:
-                    file.see(file.handle.stat())
+                changed = file.handle is not None and file.look()
+                if changed and not file.intact():
+                    file.size = file.offset  # truncated after it was left: whose bytes these are nobody knows
+                    expired = True
                 offset, data = file.take(budget, whole_lines=not expired)
             except OSError as error:
                 self.error = error

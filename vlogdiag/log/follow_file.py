@@ -62,7 +62,8 @@ class OpenFile:
         self.head = handle.read(0, min(HEAD, stat.size)) if stat.size else b""
         """First bytes as far as known; those of a file that waits for its turn are known before they are handed out."""
         self.tail = handle.read(max(0, offset - TAIL), min(TAIL, offset)) if offset else b""
-        self.in_hole = offset == 0
+        self.in_hole = not (self.head[:offset] + self.tail).strip(b"\0")
+        """Nothing but NUL bytes stands before `offset`."""
         self.starved = 0
         """Polls in a row in which the path promised bytes that the open file did not have."""
         self.quiet_polls = 0
@@ -79,6 +80,14 @@ class OpenFile:
         """Remember a newer state of the file."""
         self.size = stat.size
         self.mtime_ns = stat.mtime_ns
+
+    def look(self) -> bool:
+        """Ask the open file for its state; True when that changed. Raises OSError."""
+        if self.handle is None:
+            return False
+        before = self.size, self.mtime_ns
+        self.see(self.handle.stat())
+        return before != (self.size, self.mtime_ns)
 
     def hold(self, handle: Handle, stat: FileStat) -> None:
         """Go on with another handle to the same bytes."""

@@ -62,19 +62,21 @@ def _open_all(fs: FileSystem, path: str, marks: Sequence[FileMark], opened: list
     """Open whatever may belong to the log; rotated siblings written before the marks were made cannot."""
     known = {mark.identity for mark in marks}
     since = min(mark.mtime_ns for mark in marks)
-    real = fs.real(path)
     # Where a link leads the rotated names stand beside its target: kubelet's /var/log/containers, for one.
-    siblings = _siblings(fs, path) if real == path else [*_siblings(fs, real), *_siblings(fs, path)]
-    places = [place for place in dict.fromkeys(mark.place for mark in marks) if place not in {*siblings, path, real}]
+    current = list(dict.fromkeys([fs.real(path), path]))
+    siblings = [sibling for base in current for sibling in _siblings(fs, base)]
+    # Where a link led before there may still be files that were read, under their names or rotated ones.
+    former = [base for base in dict.fromkeys(_base(mark.place) for mark in marks) if base not in current]
+    former = [candidate for base in former for candidate in (*_siblings(fs, base), base)]
     seen: set[tuple[int, int]] = set()
-    for candidate in (*places, *siblings, path):
+    for candidate in (*former, *siblings, path):
         stat = fs.stat(candidate)
         if stat is None or stat.kind != "file":
             continue
         if candidate != path and stat.identity not in known and stat.mtime_ns < since:
             continue
-        if candidate in places and stat.identity not in known:
-            continue  # where a link led before; now something else stands there
+        if candidate in former and stat.identity not in known:
+            continue
         handle = fs.open(candidate)
         try:
             stat = handle.stat()
@@ -86,6 +88,11 @@ def _open_all(fs: FileSystem, path: str, marks: Sequence[FileMark], opened: list
             continue
         seen.add(stat.identity)
         opened.append(Kin(candidate, handle, stat))
+
+
+def _base(path: str) -> str:
+    place = PurePath(path)
+    return str(place.with_name(rotation_of(place.name).base))
 
 
 def _siblings(fs: FileSystem, path: str) -> list[str]:

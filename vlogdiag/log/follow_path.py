@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 
@@ -161,7 +161,7 @@ class PathFollower:
     def _begin(self, now: float, events: list[FollowEvent]) -> None:
         """Open the first file, or go on where the run before stopped."""
         if self._marks:
-            found = lineage(self._fs, self.path, self._marks)
+            found = self._kin(self._marks)
             if not any(kin.mark for kin in found):
                 self._tell("the file that was read before is gone; its last bytes may be missing", events)
             self.chain.succeed(self._files(found, now), now)
@@ -178,21 +178,24 @@ class PathFollower:
 
     def _replaced(self, newest: OpenFile, now: float, events: list[FollowEvent]) -> None:
         """Another file stands at the path: rotation by renaming, a link that was switched, a file that came back."""
-        if newest.handle is not None:
-            newest.see(newest.handle.stat())
-            if not newest.intact():
-                self._cut(newest, now, events)
-                return
+        newest.look()
+        if newest.handle is not None and not newest.intact():
+            self._cut(newest, now, events)
+            return
         mark = newest.mark(self.path)
         handle, stat = self._open(events)
+        back = next((file for file in self.chain.held if file.identity == stat.identity), None)
+        if back is not None and not back.mark(self.path).fits(handle):
+            handle.close()
+            self._cut(back, now, events)
+            return
         with _closed_on_error(handle):
             if mark.seen >= ENOUGH and mark.fits(handle):
                 # An editor saved it, a network file system numbered it anew, somebody copied it back.
                 newest.hold(handle, stat)
                 self._tell("was replaced by a copy of itself; reading goes on at the same place", events)
                 return
-            back = next((file for file in self.chain.held if file.identity == stat.identity), None)
-            if back is not None and back.mark(self.path).fits(handle):
+            if back is not None:
                 self._come_back(back, handle, stat, now)
                 return
             known = self.chain.recall(stat.identity, handle)
@@ -203,53 +206,47 @@ class PathFollower:
 
     def _come_back(self, back: OpenFile, handle: Handle, stat: FileStat, now: float) -> None:
         """A file that was here before, and is still held, stands at the path again: a link switched to and fro."""
-        files = self.chain.late if back in self.chain.late else self.chain.files
-        files.remove(back)
+        self.chain.remove(back)
         back.hold(handle, stat)
         back.wake(now)
         self.chain.succeed([back], now)
 
     def _missed(self, mark: FileMark, now: float) -> list[OpenFile]:
-        found = lineage(self._fs, self.path, [mark])
-        missed = [kin for kin in found if not (kin.mark or kin.path == self.path or self.knows(kin.stat.identity))]
-        for kin in found:
-            if kin not in missed:
-                kin.handle.close()
+        found = self._kin([mark])
+        missed = [kin for kin in found if not (kin.mark or kin.path == self.path)]
+        _close(kin for kin in found if kin not in missed)
         return self._files(missed, now)
 
-    def _cut(self, newest: OpenFile, now: float, events: list[FollowEvent]) -> None:
-        """The newest file does not continue what was read: it was truncated, and may have grown or moved since."""
-        mark = newest.mark(self.path)
+    def _cut(self, old: OpenFile, now: float, events: list[FollowEvent]) -> None:
+        """A file does not continue what was read of it: it was truncated, and may have grown or moved since."""
+        mark = old.mark(self.path)
         # Opened anew: where inode numbers are reused at once the path may lead to another file than the one held.
         handle, stat = self._open(events)
         with _closed_on_error(handle):
             if mark.fits(handle):
-                newest.hold(handle, stat)
+                old.hold(handle, stat)
                 return
-            held = newest.handle.stat() if newest.handle is not None else stat
-            newest.see(held)
-            if newest.intact():
+            old.look()
+            if old.intact():
                 self.chain.succeed([self._file(handle, stat, now)], now)
                 return
-            found = lineage(self._fs, self.path, [mark], copies=True)
+            found = self._kin([mark], besides=old, copies=True)
             between = [kin for kin in found if kin.path != self.path]
-            for kin in found:
-                if kin.path == self.path:
-                    kin.handle.close()
-            in_place = stat.identity == newest.identity
-            files = self._files(between, now, serial=newest.serial, copies=in_place)
-            if newest.handle is not None and not in_place and newest.identity not in {f.identity for f in files}:
+            _close(kin for kin in found if kin.path == self.path)
+            in_place = stat.identity == old.identity
+            files = self._files(between, now, serial=old.serial, copies=in_place)
+            if old.handle is not None and not in_place and old.identity not in {file.identity for file in files}:
                 # Truncated, grown and then moved away: only the handle still leads to what was written since.
-                files += self._files([Kin(newest.place, newest.handle, held)], now, serial=_joined(files))
-                newest.handle = None
+                files += self._files([Kin(old.place, old.handle, old.handle.stat())], now, serial=_joined(files))
+                old.handle = None
             fresh = self._file(handle, stat, now, serial=_joined(files))
-        self.chain.files.pop()
-        newest.close()
+        self.chain.remove(old)
+        old.close()
         files.append(fresh)
-        if files[0].serial != newest.serial:
-            self.chain.end(newest, events)
-        recovered = files[0].offset > 0
-        restarted = next(file for file in files if file.identity == newest.identity or file is fresh)
+        if files[0].serial != old.serial:
+            self.chain.end(old, events)
+        recovered = files[0].copy
+        restarted = next(file for file in files if file.identity == old.identity or file is fresh)
         if restarted is files[0] and not self.chain.files:
             events.append(Truncated(self.path, recovered))
         else:
@@ -258,7 +255,7 @@ class PathFollower:
 
     def _reopen(self, lost: OpenFile, now: float, events: list[FollowEvent]) -> None:
         """Find a file again whose handle went stale or was let go, under its path or a rotated name."""
-        found = lineage(self._fs, self.path, [lost.mark(self.path)])
+        found = self._kin([lost.mark(self.path)], besides=lost)
         first = found.pop(0) if found and found[0].mark else None
         later = self._files(found, now)
         if first is not None:
@@ -270,6 +267,17 @@ class PathFollower:
             self.chain.end(lost, events)
             self._tell("the file that was read is gone; its last bytes may be missing", events)
         self.chain.succeed(later, now)
+
+    def _kin(self, marks: Sequence[FileMark], *, besides: OpenFile | None = None, copies: bool = False) -> list[Kin]:
+        """Look for the log's files, and drop those that were read already or are held, apart from `besides`."""
+        held = {file.identity for file in self.chain.held if file is not besides}
+        kept, known = [], []
+        for kin in lineage(self._fs, self.path, marks, copies=copies):
+            read = self.chain.finished.get(kin.stat.identity)
+            new = kin.stat.identity not in held and not (read and read.fits(kin.handle))
+            (kept if kin.mark or kin.path == self.path or new else known).append(kin)
+        _close(known)
+        return kept
 
     def _open(self, events: list[FollowEvent]) -> tuple[Handle, FileStat]:
         handle = self._fs.open(self.path)
@@ -304,8 +312,7 @@ class PathFollower:
                 file.copy = copies or kin.is_copy
                 files.append(file)
         except OSError:
-            for kin in found:
-                kin.handle.close()
+            _close(found)
             raise
         return files
 
@@ -316,9 +323,15 @@ class PathFollower:
         return f"{self._name} cannot be read at the moment: {(error.strerror or str(error)).lower()}"
 
 
+def _close(found: Iterable[Kin]) -> None:
+    for kin in found:
+        kin.handle.close()
+
+
 def _joined(files: Sequence[OpenFile]) -> int | None:
     """The stream that goes on behind these files: after a copy the writer goes on in the middle of its line."""
-    return files[-1].serial if files and files[-1].copy else None
+    written = [file for file in files if file.size or file.copy]
+    return written[-1].serial if written and written[-1].copy else None
 
 
 @contextmanager

@@ -95,6 +95,15 @@ class LogClock:
             self.now = moment
         return moment
 
+    def near(self, stamp: Stamp) -> float:
+        """Where a stamp lies on this clock, at most half a year from now; moves nothing."""
+        day = self.BEFORE[stamp.month] + stamp.day - 1 + self._turns * 366.0
+        moment = day * self.DAY + stamp.second
+        if self.now is not None:
+            while moment - self.now > 183 * self.DAY:
+                moment -= 366 * self.DAY
+        return moment
+
 
 @dataclass(slots=True)
 class _Open:
