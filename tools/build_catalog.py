@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,8 @@ import catalog_texts as texts  # noqa: E402
 
 from vlogdiag.catalog.store import Entry  # noqa: E402
 
+SEEDS = ("0", "1", "2", "3")
+"""Hash seeds to execute with: what depends on them is left to luck in vLLM too."""
 DATA = ROOT / "vlogdiag/catalog/data"
 TABLES = {
     "flags.tsv": "Options of `vllm serve`",
@@ -46,13 +49,10 @@ def read_release(release: str, root: Path, counts: Counter[str]) -> dict[str, di
     Raises:
         ReadError: the parser does not run, or the two readings disagree on which options exist.
     """
-    run = subprocess.run(
-        [sys.executable, "-E", "-s", str(ROOT / "tools/catalog_execute.py"), str(root)], capture_output=True, text=True
-    )
-    if run.returncode:
-        raise ReadError(f"vLLM {release}: {(run.stderr.strip().splitlines() or ['no output'])[-1]}")
-    executed = json.loads(run.stdout)
+    executed = _execute(release, root, SEEDS[0])
     options = {option["name"]: option for option in executed["options"]}
+    for seed in SEEDS[1:]:
+        _merge_luck(release, options, {option["name"]: option for option in _execute(release, root, seed)["options"]})
     _compare_options(release, options, static.read(root), counts)
     declared = texts.declared_variables(root)
     if declared.keys() != executed["envs"].keys():
@@ -70,6 +70,30 @@ def read_release(release: str, root: Path, counts: Counter[str]) -> dict[str, di
         "envs.tsv": {name: Entry(name, 0, "variable", default=value) for name, value in variables.items()},
         "metrics.tsv": {name: Entry(name, 0, kind, hidden=hidden) for name, (kind, hidden) in metrics.items()},
     }
+
+
+def _execute(release: str, root: Path, seed: str) -> dict[str, Any]:
+    run = subprocess.run(
+        [sys.executable, "-s", str(ROOT / "tools/catalog_execute.py"), str(root)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": seed},
+    )
+    if run.returncode:
+        raise ReadError(f"vLLM {release}: {(run.stderr.strip().splitlines() or ['no output'])[-1]}")
+    result: dict[str, Any] = json.loads(run.stdout)
+    return result
+
+
+def _merge_luck(release: str, options: dict[str, dict[str, Any]], again: dict[str, dict[str, Any]]) -> None:
+    """Choices that change from run to run are joined: 0.8.5 takes the first of a *set* of two lists of choices."""
+    for name, option in options.items():
+        other = again.get(name)
+        if other is not None and option["choices"] and other["choices"] and option["choices"] != other["choices"]:
+            option["choices"] = other["choices"] = sorted({*option["choices"], *other["choices"]}, key=str)
+    if options != again:
+        differing = [name for name in {*options, *again} if options.get(name) != again.get(name)]
+        raise ReadError(f"vLLM {release}: its parser differs from run to run: {', '.join(sorted(differing))}")
 
 
 def _option(option: dict[str, Any]) -> Entry:

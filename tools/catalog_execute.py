@@ -158,9 +158,12 @@ def type_name(convert: Any) -> str | None:
     """What texts a converter takes, found by trying: names of functions changed too often to go by."""
     if convert is None:
         return "str"
-    takes = {text: _takes(convert, text) for text in ("3", "1.5", "4k", "auto", "abc", "a=1", '{"a": 1}', "{}", "true")}
+    takes = {
+        text: _takes(convert, text)
+        for text in ("3", "1.5", "4k", "auto", "abc", "a=1", '{"a": 1}', "{}", "{bad}", "true")
+    }
     if takes["abc"]:
-        return "str"
+        return "str" if takes["{bad}"] else "text-or-json"
     if takes['{"a": 1}'] or takes["{}"]:
         return "pairs-or-json" if takes["a=1"] else "json"
     if takes["a=1"]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,8 +120,7 @@ class Source:
         if isinstance(node, ast.Name):
             return self.literals(self.names.get(node.id), depth + 1)
         if isinstance(node, ast.BinOp):
-            found = [self.literals(side, depth + 1) for side in (node.left, node.right)]
-            return next((values for values in found if values), None)
+            return self._joined((node.left, node.right), depth)
         if isinstance(node, ast.Subscript):
             head = ast.unparse(node.value).rpartition(".")[2]
             inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -132,9 +131,12 @@ class Source:
                     values += nested if nested else [item.value] if isinstance(item, ast.Constant) else []
                 return values
             if head in ("Optional", "Union", "SkipValidation", "Annotated"):
-                found = [self.literals(item, depth + 1) for item in inner]
-                return next((values for values in found if values), None)
+                return self._joined(inner, depth)
         return None
+
+    def _joined(self, nodes: Iterable[ast.expr], depth: int) -> list[Any] | None:
+        found = [self.literals(node, depth + 1) for node in nodes]
+        return [value for values in found if values for value in values] or None
 
 
 def _module_level(tree: ast.Module) -> Iterator[ast.stmt]:

@@ -60,13 +60,15 @@ def _variable(node: ast.expr) -> str | None:
 
 
 def metrics(root: Path) -> dict[str, tuple[str, bool]]:
-    """Metric names as declared, each with its kind (`metric` where the text does not tell) and whether it is hidden."""
+    """Metric names as /metrics prints them, each with its kind (`metric`: unknown) and whether it is hidden."""
     found: dict[str, tuple[str, bool]] = {}
     for path, tree in _modules(root, "[\"']vllm:[a-z]"):
         if path == root / "vllm/engine/metrics.py" and not _v0_alive(root):
             continue
         constants = _constants(tree)
         for name, kind, hidden in _mentions(tree, "metric", False, constants):
+            if kind == "counter" and not name.endswith("_total"):
+                name += "_total"  # as prometheus_client does
             before = found.get(name, ("metric", True))
             found[name] = (kind if before[0] == "metric" else before[0], before[1] and hidden)
     return dict(sorted(found.items()))

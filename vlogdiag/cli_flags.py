@@ -102,11 +102,13 @@ def _check_script(path: str, versions: Versions) -> tuple[tuple[ArgProblem, ...]
 
 
 def _problem(problem: ArgProblem) -> dict[str, Any]:
+    from vlogdiag.launch.secrets import mask_value
+
     return {
         "argument": problem.argument,
         "value": _shown_value(problem),
         "verdict": problem.verdict,
-        "reason": problem.reason,
+        "reason": mask_value(problem.reason),
         "instead": problem.instead,
     }
 
@@ -120,10 +122,12 @@ def _shown_value(problem: ArgProblem) -> str | None:
 
 
 def _print_problems(problems: Sequence[ArgProblem], versions: Versions) -> None:
+    from vlogdiag.launch.secrets import mask_value
+
     release = f"vLLM {versions.single}" + (" (assumed)" if versions.assumed else "")
     for problem in problems:
         _say(f"{problem.verdict}: {' '.join(filter(None, (problem.argument, _shown_value(problem))))}")
-        _say(f"  {problem.reason}")
+        _say(f"  {mask_value(problem.reason)}")
         if problem.instead:
             _say(f"  instead: {problem.instead}")
     refused = sum(problem.verdict == "refused" for problem in problems)

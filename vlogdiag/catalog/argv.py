@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from vlogdiag.catalog.load import catalogue
-from vlogdiag.catalog.lookup import choices, default, entry_takes, flag, value_allowed
+from vlogdiag.catalog.lookup import choices, default, entry_takes, flag, value_allowed, value_notes
 from vlogdiag.catalog.names import (
     ABBREVIATION,
     AMBIGUOUS,
@@ -64,9 +64,17 @@ def check_argv(argv: Sequence[str], versions: Versions) -> tuple[ArgProblem, ...
         NoCommandError: no vLLM server is started by these words.
     """
     words, positionals = server_arguments(argv)
+    by = "serve" if positionals else "module"
     problems: list[ArgProblem] = []
-    for use in _uses(words, positionals, versions):
-        problem = _stray(use, versions) if use.stray else _judge(use, versions, "serve" if positionals else "module")
+    if positionals and versions:
+        serving = versions & catalogue().behaviour("serve-command")
+        if not serving:
+            reason = f"vllm serve arrives in {catalogue().behaviour('serve-command').oldest}"
+            return (ArgProblem("serve", None, REFUSED, reason, f"python -m {API_SERVER} --model …", versions),)
+        versions = serving
+    uses = tuple(_uses(words, positionals, versions))
+    for use in uses:
+        problem = _stray(use, versions) if use.stray else _judge(use, versions, by)
         if problem:
             problems.append(problem)
     return tuple(problems)
@@ -140,6 +148,8 @@ def _uses(words: Sequence[str], positionals: int, versions: Versions) -> Iterato
         name, equals, value = word.partition("=")
         found = resolve(word, versions)
         entry = entry_at(found.spelling, found.where) if found.spelling else None
+        if entry is None and found.kind == EXACT and found.canonical and not found.dotted:
+            entry = entry_at(found.canonical, found.where)  # -O, which no parser registers since 0.12.0
         if name.startswith("-O") and len(name) > 2 and "." not in name:
             name, equals, value = "-O", "=", value or name[2:]
         values = [value] if equals else []
@@ -176,6 +186,8 @@ def _judge(use: _Use, versions: Versions, by: str) -> ArgProblem | None:
         return ArgProblem(use.text, use.value, REFUSED, reason, _without_value(use.entry, use.value), versions)
     if use.entry is not None and use.value is None and use.entry.kind in ("value", "list"):
         return ArgProblem(use.text, None, REFUSED, f"{use.entry.name} wants a value", versions=versions)
+    if use.text == "-O" and use.found.canonical == "--optimization-level" and use.value not in ("0", "1", "2", "3"):
+        return ArgProblem(use.text, use.value, REFUSED, "-O wants a level from 0 to 3", versions=versions)
     if use.entry is not None and use.value is not None and not use.found.dotted and use.text != "-O":
         problem = _bad_value(use.text, use.value, use.found, use.entry, versions)
         if problem:
@@ -212,7 +224,7 @@ def _bad_value(text: str, value: str, found: Resolution, entry: Entry, versions:
     refused = [word for word in words if value_allowed(found.spelling or entry.name, word, versions) is False]
     if not refused:
         return None
-    notes = [note for note in catalogue().notes["values"].get(entry.name, ()) if note.value in refused and note.note]
+    notes = [note for note in value_notes(entry.name, refused[0], versions) if note.note]
     allowed = choices(entry.name, versions)
     reason = f"{refused[0]!r} is no value of {entry.name} in {versions.words()}"
     if notes and notes[0].note:
@@ -232,6 +244,7 @@ _WANTED = {
     "size": "a number such as 4096 or 4k",
     "size-or-auto": "a number such as 4096 or 4k, or auto",
     "json": "JSON",
+    "text-or-json": "a word, or valid JSON in braces",
     "pairs": "name=value pairs such as image=2",
     "pairs-or-json": "JSON, or name=value pairs such as image=2",
     "bool": "true or false",
@@ -243,6 +256,9 @@ def _unknown(text: str, value: str | None, found: Resolution) -> ArgProblem:
     instead = answer.replacement
     if found.kind == NEVER:
         reason = f"no vLLM release has {text}" if answer.never else f"vLLM does not know {text}"
+    elif found.kind in (REMOVED, FUTURE) and found.spelling == "-O" and found.dotted:
+        reason = f"-O.key means --compilation-config only in {catalogue().behaviour('dash-o-dotted').words()}"
+        instead = f"-cc.{found.dotted}" if found.kind == REMOVED else "--compilation-config with JSON"
     elif found.kind == REMOVED:
         reason = _removed(found, answer.present)
     elif found.kind == FUTURE and found.dotted:

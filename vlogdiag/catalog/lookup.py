@@ -13,8 +13,9 @@ from vlogdiag.catalog.names import ABBREVIATION, EXACT, entry_at, resolve
 from vlogdiag.catalog.store import Entry
 from vlogdiag.catalog.versions import Versions
 
-_SIZE = re.compile(r"\s*\d+(\.\d+)?[kmgtKMGT]?\s*")
+_SIZE = re.compile(r"\s*(\d+[kmgtKMGT]?|\d+\.\d+[kmgt])\s*")
 _PAIRS = re.compile(r"[^=,{}]+=[^=,]+(,[^=,]+=[^=,]+)*")
+_OBJECT = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
 _SERIES = ("_sum", "_count", "_bucket", "_created")
 """What Prometheus appends to a histogram's name."""
 
@@ -116,9 +117,8 @@ def value_allowed(name: str, value: Any, versions: Versions) -> bool | None:
     text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, (dict, list)) else str(value)
     spelling = registered(name)
     refused = 0
-    for note in catalogue().notes["values"].get(flag(name, versions).name, ()):
-        if not note.accepted and _note_matches(note, text):
-            refused |= note.where
+    for note in value_notes(flag(name, versions).name, text, versions):
+        refused |= note.where if not note.accepted else 0
     good = bad = 0
     for entry in _entries(spelling, versions):
         if entry_takes(entry, text):
@@ -130,6 +130,12 @@ def value_allowed(name: str, value: Any, versions: Versions) -> bool | None:
     if good | bad != versions.mask or (good and bad):
         return None
     return bool(good) if versions.mask else None
+
+
+def value_notes(name: str, text: str, versions: Versions) -> list[Note]:
+    """Hand-kept notes about this value of the option in some of these releases."""
+    notes = catalogue().notes["values"].get(name, ())
+    return [note for note in notes if note.where & versions.mask and _note_matches(note, text)]
 
 
 def entry_takes(entry: Entry, text: str) -> bool:
@@ -149,6 +155,8 @@ def entry_takes(entry: Entry, text: str) -> bool:
             return bool(_SIZE.fullmatch(text))
         case "size-or-auto":
             return bool(_SIZE.fullmatch(text)) or text.strip().lower() in ("auto", "-1")
+        case "text-or-json":
+            return not _OBJECT.fullmatch(text) or _reads(json.loads, text)
         case "json":
             return _reads(json.loads, text)
         case "pairs":

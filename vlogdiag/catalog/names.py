@@ -90,7 +90,10 @@ def _plain(name: str, versions: Versions, underscores: Versions | None = None) -
     covered = ambiguous
     for where in accepted.values():
         covered |= where
-    return _refused(dashed, versions - Versions(covered))
+    rest = versions - Versions(covered)
+    if dashed != name and Versions(catalogue().masks.get(dashed, 0)).mask & newest:
+        return Resolution(TYPO, dashed, (dashed,), rest)  # too old to take `_` for `-`
+    return _refused(dashed, rest)
 
 
 def _argparse(text: str, versions: int) -> tuple[dict[tuple[str, str], int], int]:
@@ -124,8 +127,9 @@ def _refused(name: str, versions: Versions) -> Resolution:
     best = max(hits.items(), key=lambda hit: (hit[0][0] == EXACT, hit[1]), default=None)
     if best is not None:
         (_, spelling), where = best
-        kind = REMOVED if where & (lowest - 1) else FUTURE
-        entry = entry_at(spelling, Versions(where))
+        before = where & (lowest - 1)
+        kind = REMOVED if before else FUTURE
+        entry = entry_at(spelling, Versions(before or where))
         return Resolution(kind, entry.name if entry else spelling, (), versions, spelling)
     newest = 1 << (versions.mask.bit_length() - 1)
     here = [text for text, mask in catalogue().masks.items() if mask & newest]

@@ -29,7 +29,7 @@ class Entry:
     off: tuple[str, ...] = ()
     """Spellings that mean the opposite."""
     type: str | None = None
-    """int, float, str, json, size (`4k`), size-or-auto, pairs (`image=1`), pairs-or-json, bool; None: unknown."""
+    """int, float, str, json, size (`4k`), size-or-auto, pairs (`image=1`), pairs-or-json, text-or-json, bool."""
     default: Any = None
     """The value without the option; None where it has none or computes one at start."""
     choices: tuple[Any, ...] | None = None
