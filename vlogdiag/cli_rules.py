@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vlogdiag.cli_common import BLIND, FOUND, NoUserRules, RulesOption, colored, complain, fail, load_or_exit, width
+from vlogdiag.cli_common import (
+    BLIND,
+    FOUND,
+    USAGE,
+    NoUserRules,
+    RulesOption,
+    colored,
+    complain,
+    fail,
+    load_or_exit,
+    width,
+)
 
 if TYPE_CHECKING:
     pass
@@ -120,6 +131,38 @@ def test_rules(
 
 def _inside(path: Path, root: Path) -> bool:
     return path == root or root in path.parents
+
+
+@rules_app.command("new")
+def new_rule(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The rule file to write: FAMILY/ID.yaml.")],
+    origin: Annotated[str, typer.Option("--from", metavar="LOG:LINE", help="The log line that proves the cause.")],
+) -> None:
+    """Begin a signature from a log line: its record becomes the first example, its numbers become holes."""
+    from vlogdiag.model import FAMILIES
+    from vlogdiag.recording import record_at
+    from vlogdiag.signatures.draft import draft_rule
+
+    if path.suffix != ".yaml" or not path.stem.replace("-", "").isalnum():
+        fail(f"{path}: a rule file is called like its id: letters, digits and hyphens, then .yaml", USAGE)
+    family = path.absolute().parent.name
+    if family not in FAMILIES:
+        fail(f"{path}: the folder is the family, one of {', '.join(FAMILIES)}", USAGE)
+    if path.exists():
+        fail(f"{path}: exists already", USAGE)
+    log, _, number = origin.rpartition(":")
+    if not log or not number.isdigit():
+        fail(f"--from {origin}: write LOG:LINE, for example vllm.log:1234", USAGE)
+    try:
+        found = record_at(Path(log), int(number))
+    except OSError as error:
+        fail(f"{log}: {error.strerror or error}", BLIND)
+    if found is None:
+        fail(f"{log}: has no line {number}, or it is blank", BLIND)
+    record, line, text = found
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(draft_rule(path.stem, family, record, line, text), encoding="utf-8")
+    print(f"wrote {path}; say the cause in one sentence, give fixes, then run: vlogdiag rules test {path}")
 
 
 @rules_app.command("schema")
