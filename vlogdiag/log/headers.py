@@ -477,8 +477,12 @@ def _header(found: Parsed) -> Parsed:
         return found
     first = head[0]
     if first == " " or first == "\t":
-        return found
-    match = VLLM.match(head) or _behind_prefix(head)
+        # A frame of a traceback, unless a shipper put more than its time before vLLM's header (`… 11:38:23  >> INFO …`).
+        match = _behind_prefix(head) if found.outer is not None and "] " in head else None
+        if match is None:
+            return found
+    else:
+        match = VLLM.match(head) or _behind_prefix(head)
     if match is not None:
         return _vllm(replace(found, text=text), match, f"{found.process}:{found.pid}:{match.group().strip()}")
     for kind, pattern in OTHERS:
