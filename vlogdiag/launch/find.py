@@ -14,7 +14,7 @@ MAX_CHARACTERS = 1 << 20
 
 
 def _read(text: str, kind: Kind) -> list[LaunchCommand]:
-    """The commands of a text of known kind; the parsers are loaded here, as most uses of this package need one or none."""
+    """The commands of a text of known kind; a parser is loaded only when it is needed."""
     match kind:
         case "shell":
             from vlogdiag.launch.shell import read_shell
