@@ -261,3 +261,21 @@ def test_a_failed_replacement_leaves_the_file_and_no_debris(bench: Bench, monkey
 
 def test_a_folder_is_no_file(bench: Bench) -> None:
     assert bench.run(report(finding("a", SHORTER)), script=".").exit_code == 3
+
+
+def test_a_real_log_gives_a_diff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "start.sh").write_text(SCRIPT)
+    (tmp_path / "vllm.log").write_text(
+        "(APIServer pid=1) INFO 04-03 15:05:10 [api_server.py:1839] vLLM API server version 0.11.0\n"
+        "(EngineCore_DP0 pid=229) ERROR 04-03 15:05:56 [core.py:708] EngineCore failed to start.\n"
+        "(EngineCore_DP0 pid=229) ERROR 04-03 15:05:56 [core.py:708] ValueError: To serve at least one request with the models's max seq len (32768), "
+        "(4.50 GiB KV cache is needed, which is larger than the available KV cache memory (1.22 GiB). Based on the available memory, the estimated maximum "
+        "model length is 8880. Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    app = typer.Typer()
+    app.command()(fix)
+    result = CliRunner().invoke(app, ["vllm.log", "--script", "start.sh", "--finding", "kv-cache-too-small"])
+    assert (result.exit_code, "-  --max-model-len 32768 \\\n+  --max-model-len 88" in result.stdout) == (0, True), (
+        result.output
+    )
