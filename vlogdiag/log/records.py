@@ -35,6 +35,7 @@ NOTHING: list[Record] = []
 """No record was completed (shared: never appended to)."""
 
 TRACEBACK = "Traceback (most recent call last)"
+FRAME = '  File "'
 CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 EXCEPTION = re.compile(
     r"(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Group|Fault|Cancelled|Timeout)(?::|$|\()"
@@ -169,7 +170,7 @@ class Assembler:
             current = self._by_head.get(text[: end + 2])
             if current is not None and not current.closed and self._goes_on(current, number, offset, text, end + 2):
                 if not number % EXPIRE_EVERY:
-                    done = []
+                    done: list[Record] = []
                     self._expire(number, done)
                     return done
                 return NOTHING
@@ -178,7 +179,7 @@ class Assembler:
             parsed = parse_line(piece)
             if "\n" in parsed.text:  # a JSON wrapper held a whole message
                 for part, inner in enumerate(parsed.text.split("\n")):
-                    self._take(self._inner(parsed, inner, part), number, offset, done)
+                    self._take(self._inner(parsed, inner, part, number), number, offset, done)
             else:
                 self._take(parsed, number, offset, done)
                 if end > 0 and parsed.kind == "vllm" and parsed.key and piece is text:
@@ -189,6 +190,8 @@ class Assembler:
     def _remember(self, head: str, parsed: Parsed) -> None:
         if not parsed.source or not head.endswith(f"{parsed.source}] "):
             return  # the first `] ` of the line is not the header's end
+        if head[0] == "{" or parsed.partial:
+            return  # what follows is still in JSON's spelling, or goes on in the next line
         speaker: Speaker = (parsed.host, parsed.pid, parsed.rank if parsed.pid is None else None)
         current = self._headed.get(speaker)
         if current is not None and current.key == parsed.key:
@@ -271,8 +274,9 @@ class Assembler:
                 yield piece
 
     @staticmethod
-    def _inner(outer: Parsed, text: str, part: int) -> Parsed:
-        if part and (outer.level is not None or outer.kind == "json"):
+    def _inner(outer: Parsed, text: str, part: int, number: int) -> Parsed:
+        inner = parse_line(text) if outer.kind != "json" and (part or outer.level is None) else None
+        if outer.level is not None and (inner is None or inner.kind != "vllm"):  # all of it is one message
             return Parsed(
                 text,
                 outer.host,
@@ -285,12 +289,11 @@ class Assembler:
                 outer.stamp,
                 outer.outer,
                 outer.source,
-                1,
+                outer.repeats if not part else 1,
                 False,
-                outer.key,
+                outer.key or f"line {number}",
             )
-        inner = parse_line(text)
-        if inner.level is None and inner.pid is None:
+        if inner is None or (inner.level is None and inner.pid is None):
             return Parsed(
                 text,
                 outer.host,
@@ -346,7 +349,7 @@ class Assembler:
             and current.key == parsed.key
             and parsed.kind not in ("uvicorn", "shell")
             and current.size < MAX_RECORD
-            and (not _alike(parsed.text, current) or not parsed.text.strip())
+            and (not _alike(parsed.text, current) or not parsed.text.strip() or _chains(current))
             and line.number - current.last <= MAX_HEADED_GAP
         ):
             self._append(current, line)
@@ -398,7 +401,6 @@ class Assembler:
             return  # a blank line belongs to nobody
         time = self.time(parsed)
         record = self._begin(parsed, line, time, self._track(parsed, line.number, time))
-        record.cut = bool(line.text[:1].isspace() and "File " in line.text)
         self._note(record, line.text)
         self._bare[speaker] = record
         self.bare_last = line.number
@@ -427,14 +429,14 @@ class Assembler:
         """Where in a traceback this line leaves the record."""
         if TRACEBACK in text:
             bare.frames, bare.done, bare.chained = True, 0, False
+        elif text.startswith(FRAME) and not bare.frames and not bare.done and bare.lines[0].text[:1].isspace():
+            bare.frames = bare.cut = True  # the traceback's beginning is missing
         elif text.startswith(CHAIN):
             bare.chained = True
         elif bare.frames and text and not text[:1].isspace():
             bare.frames, bare.done = False, 1
         elif bare.done:
             bare.done += 1
-        elif bare.cut and text and not text[:1].isspace():
-            bare.done = 1
 
     def _begin(self, parsed: Parsed, line: Line, time: float | None, context: Context) -> _Open:
         stamp = parsed.stamp or parsed.outer
@@ -511,6 +513,12 @@ def _alike(text: str, current: _Open) -> bool:
     """Another message of the same kind in the same second (two engines' statistics), not a further line of one."""
     first = current.lines[0].text
     return text[:8] == first[:8] and MASK.sub("#", text[:200]) == MASK.sub("#", first[:200])
+
+
+def _chains(current: _Open) -> bool:
+    """The message has announced another traceback: a second `Traceback` is no second message."""
+    last = next((line.text for line in reversed(current.lines) if line.text.strip()), "")
+    return last.startswith(CHAIN)
 
 
 def _begins(text: str) -> bool:
