@@ -1,7 +1,7 @@
 """Rules about time: several records in a row (`sequence`), or something that then fails to come (`silence`).
 
-Time is log time only. A silence is decided by the moment of the record that ends it, or by the clock's last value, never
-by the lines between, so that skipping lines that match nothing changes nothing.
+Time is log time only. A silence is decided by the moment of the record that ends it, or by the last value of the clock,
+never by the lines between, so that skipping lines that match nothing changes nothing.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class TimeRules:
                     states.popitem(last=False)
             self._add(sequence, state, number, found)
             if self._complete(sequence, state):
-                chain = sorted((f for step_found in state.steps for f in step_found), key=lambda f: f.line.number)
+                chain = sorted(_links(sequence, state), key=lambda f: f.line.number)
                 del states[key]
                 yield _detection(signature, chain)
             return  # one record serves one step
@@ -229,6 +229,16 @@ class TimeRules:
         ):
             return None
         return _Found(record, line_at(record, place.start), place.start, captures)
+
+
+def _links(sequence: Sequence, state: _Gathering) -> Iterator[_Found]:
+    """What a complete sequence is shown as: of a step that may come once, the record nearest to the next step.
+
+    Of ten kernels compiled while serving, the last one before the time-out explains it, and the time-out itself must
+    not drown among them.
+    """
+    for step, found in zip(sequence.steps, state.steps, strict=True):
+        yield from found[-1:] if step.at_least == 1 and not sequence.any_order else found
 
 
 def _by(names: Iterable[str], record: Record, captures: Mapping[str, Quantity | None]) -> tuple[object, ...]:
