@@ -31,6 +31,7 @@ from vlogdiag.cli_common import (
 from vlogdiag.cli_fix import fix
 from vlogdiag.cli_flags import flags_app
 from vlogdiag.cli_rules import rules_app
+from vlogdiag.cli_tail import tail
 
 if TYPE_CHECKING:
     from vlogdiag.log.when import Moment
@@ -48,6 +49,7 @@ app = typer.Typer(
 
 app.add_typer(rules_app, name="rules")
 app.add_typer(flags_app, name="flags")
+app.command()(tail)
 app.command()(fix)
 
 

@@ -6,7 +6,7 @@ bytes -> lines -> records -> detections, facts -> (run by run) incidents -> find
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vlogdiag.catalog import Versions
@@ -18,6 +18,7 @@ from vlogdiag.diagnosis.findings import finding_of, plain_value, unexplained_fin
 from vlogdiag.diagnosis.incidents import Incident, Member
 from vlogdiag.diagnosis.runs import MARK_LITERALS, RECORD_MARKS, Run, RunTracker
 from vlogdiag.diagnosis.scope import RunScope
+from vlogdiag.diagnosis.statistics import Statistics, parse_statistics
 from vlogdiag.diagnosis.time_rules import TimeRules
 from vlogdiag.diagnosis.unexplained import Leftovers, exception_line, is_error
 from vlogdiag.loading import Rules
@@ -31,6 +32,7 @@ from vlogdiag.model import (
     Level,
     Omitted,
     Outcome,
+    Phase,
     Position,
     Reading,
     Record,
@@ -79,6 +81,7 @@ class Pipeline:
         version: str | None = None,
         given: Mapping[str, Quantity] | None = None,
         prefilter: Prefilter | None = None,
+        keep_runs: int | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
     ) -> None:
@@ -86,6 +89,9 @@ class Pipeline:
         self._rules = rules
         self._given = dict(given or {})
         self._version = version
+        self._keep_runs = keep_runs
+        self.on_statistics: Callable[[Statistics], None] | None = None
+        """Told every statistics line (a live display wants them all)."""
         self._since = since
         self._until = until
         self._tracker = RunTracker(self._close_open)
@@ -171,7 +177,8 @@ class Pipeline:
 
     def peek(self) -> Result:
         """What `close` would say now, were nothing more to come and the process still running; changes nothing."""
-        twin = copy.deepcopy(self, {id(self._rules): self._rules})
+        twin = copy.deepcopy(self, {id(self._rules): self._rules, id(self.on_statistics): None})
+        twin.on_statistics = None
         twin.flush()
         return twin.result()
 
@@ -218,6 +225,16 @@ class Pipeline:
     # --- lines and records ---
 
     @property
+    def phase(self) -> Phase:
+        """Phase of the current run."""
+        return self._tracker.current.phase
+
+    @property
+    def lines_read(self) -> int:
+        """Lines so far."""
+        return self._windows.number
+
+    @property
     def growing(self) -> int:
         """Number of the last line that joined a traceback (`windows.Reader`)."""
         return self._assembler.bare_last
@@ -254,13 +271,18 @@ class Pipeline:
                 self._facts.shape(record.run, record.origin.process, record.bracket)
         self._readings.saw(record)
         text = record.text
-        if is_statistics(text) and not matters(text):
-            return
+        if is_statistics(text):
+            if self.on_statistics is not None:
+                self.on_statistics(parse_statistics(text))
+            if not matters(text):
+                return
         gates = self._gates.found(text)
         self._facts.take(record, text, gates)
         if record.run != self._last_run:  # a new start: what the one before was silent about no longer matters
             self._timed.forget(self._last_run)
             self._last_run = record.run
+            if self._keep_runs is not None:
+                self._forget(record.run - self._keep_runs)
         detections = [*self._matcher.match(record, text, gates), *self._timed.take(record, text, gates)]
         error = is_error(record, text)
         if not text.startswith(QUOTING):
@@ -271,6 +293,15 @@ class Pipeline:
             return
         self._recognised = True
         self._count(detections)
+
+    def _forget(self, run: int) -> None:
+        """Let go of runs up to `run`: whoever follows a log for months keeps the recent ones."""
+        for old in [number for number in self._hits if number <= run]:
+            del self._hits[old]
+        for old in [number for number in self._facts.runs if number <= run]:
+            del self._facts.runs[old]
+        self._leftovers.forget(run)
+        self._tracker.forget(run)
 
     def _count(self, detections: Iterable[Detection]) -> None:
         for detection in detections:

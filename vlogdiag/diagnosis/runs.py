@@ -199,6 +199,11 @@ class RunTracker:
             if time is not None:
                 run.phase_times.setdefault(phase, time)
 
+    def forget(self, run: int) -> None:
+        """Let go of runs up to `run`."""
+        if len(self.runs) > 1:
+            self.runs = [r for r in self.runs if r.number > run] or self.runs[-1:]
+
     def end(self, number: int) -> None:
         """The log ends with line `number`."""
         if self.runs and number:

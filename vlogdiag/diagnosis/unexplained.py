@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vlogdiag.model import Level, Line, Record, Unexplained
 
@@ -66,9 +66,16 @@ class Leftovers:
         if entry is not None:
             entry.count += record.repeats
         elif len(self._entries) < MAX_DISTINCT:
-            self._entries[key] = _Entry(record, line, record.repeats)
+            begin = next((each for each in record.lines if TRACEBACK in each.text), record.first)
+            kept = dict.fromkeys((record.first, begin, line, record.lines[-1]))  # the frames explain nothing here
+            self._entries[key] = _Entry(replace(record, lines=tuple(kept)), line, record.repeats)
         else:
             self.beyond += record.repeats
+
+    def forget(self, run: int) -> None:
+        """Let go of runs up to `run`."""
+        for key in [k for k in self._entries if k[0] <= run]:
+            del self._entries[key]
 
     def first(self, run: int) -> tuple[Record, Line] | None:
         """The run's first unclaimed record with an exception, else its first at all."""
