@@ -71,6 +71,7 @@ _LOG = {
     "filesystem": (_TEXT, "file system that holds the checkpoint"),
     "checkpoint": (_SIZE, "size of the checkpoint"),
     "host_free": (_SIZE, "free memory of the host as the log prints it"),
+    "server_pid": (_INT, "process id of the API server: 1 in a container"),
     "served": (_BOOL, "the run has reached serving"),
     "run": (_INT, "number of the run in the log, from 1"),
     "start_seconds": (_DURATION, "log time since the run began"),
