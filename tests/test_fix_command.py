@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,18 @@ STATUSES = {
         "check first: who else holds the card?; then choose with --fix 1",
     ),
     "already there": ((finding("a", Fix("x", flags={"--port": "3001"})),), (), 1, "has it already"),
+    "a number that the log lacks": (
+        (finding("a", Fix("x", flags={"--max-model-len": "?"})),),
+        (),
+        1,
+        "a value that the log does not give: --max-model-len",
+    ),
+    "a value that only its owner knows": (
+        (finding("a", Fix("x", env={"A": "<layers>,…"})),),
+        ("--fix", "1"),
+        3,
+        "does not give: A",
+    ),
     "number too high": ((finding("a", SHORTER),), ("--fix", "2"), 2, "--fix 2: a has 1 fixes"),
     "no such finding": ((finding("a", SHORTER),), ("--finding", "b"), 2, "not in this log (found: a)"),
     "unknown version": ((finding("a", SHORTER),), ("--vllm-version", "9.9.9"), 2, "9.9.9"),
@@ -174,6 +187,21 @@ def test_flags_that_the_version_refuses_or_ignores_go_in_the_same_diff_each_with
     assert any(line.startswith("vlogdiag: removed --request-timeout 60 (refused by vLLM 0.20.0): ") for line in lines)
     assert any(" --kv-cache-dtype fp8_e4m3fn (refused" in line for line in lines)
     assert "ignored" in bench.run(report(finding("a", SHORTER)), "--vllm-version", "0.11.0").stderr
+
+
+def test_what_only_a_part_of_the_possible_versions_refuses_is_left_and_said(bench: Bench) -> None:
+    bench.script.write_text("vllm serve m --calculate-kv-scales\n")
+    result = bench.run(report(finding("a", EAGER), version=None))
+    assert "+vllm serve m --calculate-kv-scales --enforce-eager\n" in result.stdout
+    assert "left --calculate-kv-scales (refused by vLLM " in result.stderr and "0.28.0 and newer)" in result.stderr
+    assert "name yours with --vllm-version" in result.stderr
+
+
+def test_a_file_that_is_not_the_logs_is_suspected(bench: Bench) -> None:
+    found = report(finding("a", SHORTER))
+    source = replace(found.sources[0], runs=(replace(found.sources[0].runs[0], args={"max_model_len": 65536}),))
+    result = bench.run(replace(found, sources=(source,)))
+    assert "is it the file of this log? --max-model-len is 32768 in the file, but was 65536 in the log" in result.stderr
 
 
 def test_a_version_tag_of_the_file_that_is_not_the_logs_is_named(bench: Bench) -> None:

@@ -155,7 +155,12 @@ UNSET = {
         "docker run -e A=1 --rm vllm/vllm-openai:v0.9.0 --model m\n",
         "docker run --rm vllm/vllm-openai:v0.9.0 --model m\n",
     ),
-    "not there": ("vllm serve m\n", "vllm serve m\n"),
+    "inherited": ("cd /srv\nnohup vllm serve m\n", "cd /srv\nunset A\nnohup vllm serve m\n"),
+    "inherited, after others": ("cd /srv && exec vllm serve m\n", "cd /srv && exec env -u A vllm serve m\n"),
+    "inherited, in quotes": ("ssh h 'vllm serve m'\n", "ssh h 'env -u A vllm serve m'\n"),
+    "inherited, an array": ('C=(vllm serve m)\nx && "${C[@]}"\n', 'C=(vllm serve m)\nx && env -u A "${C[@]}"\n'),
+    "unset already": ("unset A\nvllm serve m\n", "unset A\nvllm serve m\n"),
+    "unset already by env": ("env -u A vllm serve m\n", "env -u A vllm serve m\n"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,7 +52,7 @@ def fix(
 ) -> None:
     """Print the remedy as a diff of your own launch file; nothing else in the file changes."""
     from vlogdiag.launch import NotCertain, find_commands, the_command
-    from vlogdiag.launch.repair import repair
+    from vlogdiag.launch.repair import disagreements, repair
     from vlogdiag.launch.write import WriteRefused, replace_file
 
     given = _given_version(vllm_version)
@@ -67,6 +68,8 @@ def fix(
         fail(f"{script}: {error}", BLIND)
     outcome = Outcome(script, command.kind, command.line, chosen, remedy, text, result, command.image, command.notes)
     _explain(outcome, versions)
+    for one in disagreements(command, remedy, _arguments(report, chosen)):
+        complain(f"{script}: is it the file of this log? {one}")
     backup = None
     if write and result.text != text:
         try:
@@ -163,7 +166,7 @@ def _diagnose(log: str, version: str | None) -> Report:
 
 def _choose(report: Report, ident: str | None, number: int | None) -> tuple[Finding, Fix]:
     """The finding and the fix that were asked for; exits where there is none."""
-    from vlogdiag.launch.repair import edits_command
+    from vlogdiag.launch.repair import edits_command, missing_values
 
     findings = [f for f in report.findings if ident in (None, f.id)]
     if not findings:
@@ -179,13 +182,17 @@ def _choose(report: Report, ident: str | None, number: int | None) -> tuple[Find
         chosen = finding.fixes[number - 1]
         if not edits_command(chosen):
             fail(f"fix {number} of {finding.id} changes no launch command: {_otherwise(chosen)}", NOTHING)
+        if missing := missing_values(chosen):
+            fail(f"fix {number} of {finding.id} wants a value that the log does not give: {', '.join(missing)}", BLIND)
         return finding, chosen
-    ready = [f for f in finding.fixes if edits_command(f) and f.disposition == "apply"]
+    ready = [f for f in finding.fixes if edits_command(f) and f.disposition == "apply" and not missing_values(f)]
     if ready:
         return finding, ready[0]
     first = next((k for k, f in enumerate(finding.fixes, 1) if edits_command(f)), None)
     if first is None:
         problem = "no fix of it changes the launch command"
+    elif wanted := ", ".join(missing_values(finding.fixes[first - 1])):
+        problem = f"its fix wants a value that the log does not give: {wanted}"
     else:
         question = finding.fixes[first - 1].question or "whether it applies to you"
         problem = f"check first: {question}; then choose with --fix {first}"
@@ -212,6 +219,12 @@ def _versions(report: Report, finding: Finding) -> Versions:
     return Versions.all()
 
 
+def _arguments(report: Report, finding: Finding) -> Mapping[str, Any]:
+    """The arguments of the finding's run, as its log printed them."""
+    runs = (run for source in report.sources if source.path == finding.source for run in source.runs)
+    return next((run.args for run in runs if run.run == finding.run), {})
+
+
 def _explain(outcome: Outcome, versions: Versions) -> None:
     """On standard error: which remedy, and why each other option was touched."""
     remedy = outcome.remedy
@@ -219,7 +232,11 @@ def _explain(outcome: Outcome, versions: Versions) -> None:
     for one in outcome.repair.corrections:
         spelled = " ".join(filter(None, (one.argument, one.value)))
         instead = f"; instead: {one.instead}" if one.instead and one.done != "replaced" else ""
-        complain(f"{one.done} {spelled} ({one.verdict} by vLLM {versions.words()}): {one.reason}{instead}")
+        complain(f"{one.done} {spelled} ({one.verdict} by vLLM {one.versions}): {one.reason}{instead}")
+    if any(one.done == "left" and one.versions != versions.words() for one in outcome.repair.corrections):
+        complain(
+            f"by the log, the version may be {versions.words()}; name yours with --vllm-version to have this decided"
+        )
     for note in outcome.notes:
         complain(f"{outcome.script}: {note}")
     tag = _image_version(outcome.image)

@@ -107,6 +107,12 @@ class EnvPlace:
     indent: str = ""
     form: str = "shell assignment"
     layers: tuple[str, ...] = ()
+    unset_at: int | None = None
+    """Where the shell can be told to unset a variable that the file inherits; None: nowhere."""
+    unset_before: str = ""
+    unset_after: str = ""
+    cleared: tuple[str, ...] = ()
+    """Variables that the file already unsets for the command."""
     fixed: tuple[str, ...] = ()
     """Variables whose value the file takes from elsewhere (a secret, a config map)."""
     uncertain: tuple[str, ...] = ()

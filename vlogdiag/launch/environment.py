@@ -59,5 +59,9 @@ def environment_splices(place: EnvPlace, edits: Edits) -> list[Splice]:
         if place.at is None:
             raise NotCertain("this file has no place for environment variables")
         splices.append((place.at, place.at, place.opening + place.between.join(fresh) + place.closing))
+    inherited = [name for name in edits.env_unset if name not in {e.name for e in place.entries} | set(place.cleared)]
+    if inherited and place.unset_at is not None:
+        text = "".join(place.unset_before + name + place.unset_after for name in inherited)
+        splices.append((place.unset_at, place.unset_at, spell(text, place.layers)))
     splices += [(e.drop_start, e.drop_end, e.drop_text) for e in place.entries if e.name in edits.env_unset]
     return splices

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from vlogdiag.catalog import Versions
 from vlogdiag.launch.argv import args_to_edits, rewrite_argv
-from vlogdiag.launch.printing import command_from_args
-from vlogdiag.launch.printing import format_command
+from vlogdiag.launch.printing import command_from_args, format_command
 from vlogdiag.model import Finding, Fix, Report, RunSummary
 
 __all__ = ["with_commands"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from vlogdiag.catalog import ArgProblem, Versions, counterpart
 from vlogdiag.catalog.argv import DEPRECATED
 from vlogdiag.catalog.names import is_option
-from vlogdiag.launch.argv import args_to_edits, option_name
+from vlogdiag.launch.argv import args_to_edits, option_name, read_options
 from vlogdiag.launch.check import check_command
 from vlogdiag.launch.command import Edits, LaunchCommand
 from vlogdiag.launch.edit import apply
@@ -29,6 +30,8 @@ class Correction:
     instead: str | None
     done: str
     """'removed', 'replaced' or 'left'."""
+    versions: str = ""
+    """The releases that this is true of, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,39 @@ class Repair:
     corrections: tuple[Correction, ...] = ()
 
 
+_PLACEHOLDER = re.compile(r"^\?$|<[^<>]*>|…|\.\.\.|/path/")
+"""A number that the log does not give (`?`), or a value that only its owner knows (`<layers of stage 1>`)."""
+
+
 def edits_command(fix: Fix) -> bool:
     """True when a fix changes options or variables of the launch command."""
     return bool(fix.flags or fix.remove_flags or fix.env)
+
+
+def missing_values(fix: Fix) -> tuple[str, ...]:
+    """Options and variables of a fix whose values somebody must fill in."""
+    values = {**fix.flags, **fix.env}
+    return tuple(name for name, value in values.items() if isinstance(value, str) and _PLACEHOLDER.search(value))
+
+
+def disagreements(command: LaunchCommand, fix: Fix, args: Mapping[str, object]) -> tuple[str, ...]:
+    """Options of the fix that the log's run had with another value than the file: is it the file of this log?"""
+    found = []
+    for option in read_options(command.known_arguments):
+        name = (option.name or "").lstrip("-").replace("-", "_")
+        value = args.get(name)
+        here = option.values[0] if len(option.values) == 1 and not option.dotted else "$"
+        touched = any(option_name(flag) == option.name for flag in fix.flags)
+        if touched and isinstance(value, (int, float, str)) and "$" not in here and not _same(here, value):
+            found.append(f"{option.flag} is {here} in the file, but was {value} in the log")
+    return tuple(found)
+
+
+def _same(text: str, value: object) -> bool:
+    try:
+        return float(text) == float(str(value))
+    except ValueError:
+        return text == str(value)
 
 
 def repair(text: str, command: LaunchCommand, fix: Fix, versions: Versions) -> Repair:
@@ -58,7 +91,8 @@ def repair(text: str, command: LaunchCommand, fix: Fix, versions: Versions) -> R
         if problem.verdict == DEPRECATED or option_name(problem.argument, versions) in touched:
             continue
         put = _instead(problem, versions)
-        if not is_option(problem.argument):
+        everywhere = problem.versions is None or versions.within(problem.versions) is True
+        if not is_option(problem.argument) or not everywhere:
             corrections.append(_correction(problem, "left"))
             continue
         if put is None or option_name(next(iter(put)), versions) != option_name(problem.argument, versions):
@@ -89,4 +123,5 @@ def _instead(problem: ArgProblem, versions: Versions) -> Mapping[str, str | bool
 
 
 def _correction(problem: ArgProblem, done: str) -> Correction:
-    return Correction(problem.argument, problem.value, problem.verdict, problem.reason, problem.instead, done)
+    where = problem.versions.words() if problem.versions is not None else ""
+    return Correction(problem.argument, problem.value, problem.verdict, problem.reason, problem.instead, done, where)

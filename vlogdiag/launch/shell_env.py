@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from tree_sitter import Node
 
 from vlogdiag.launch.command import EnvEntry, EnvPlace, Word
 from vlogdiag.launch.entry import name_of
 from vlogdiag.launch.quoting import unquote
-from vlogdiag.launch.shell_tree import Tree, condition
+from vlogdiag.launch.shell_tree import Tree, condition, walk
 
 _ASSIGNMENT = re.compile(r"^([A-Za-z_]\w*)=(.*)$", re.DOTALL)
 _GOES_ON = re.compile(r"(\\|&&|\|\|?|;;|\()[ \t]*$")
@@ -28,18 +30,44 @@ def shell_environment(tree: Tree, command: Node, before: Sequence[Word], first: 
     inline = _env_words(tree, before, first)
     entries = (*exported, *prefixes, *inline)
     layers = tree.inset.layers
+    place = _place(tree, command, before, first, entries, inline, bool(prefixes))
+    return replace(place, layers=layers, uncertain=uncertain, cleared=_cleared(tree, command, before))
+
+
+def _place(
+    tree: Tree,
+    command: Node,
+    before: Sequence[Word],
+    first: Word,
+    entries: tuple[EnvEntry, ...],
+    inline: Sequence[EnvEntry],
+    prefixed: bool,
+) -> EnvPlace:
+    by_env = EnvPlace(entries, unset_at=first.start, unset_before="env -u ", unset_after=" ")
     if inline:
-        return EnvPlace(entries, inline[-1].end, " ", form="shell word", layers=layers, uncertain=uncertain)
+        return replace(by_env, at=inline[-1].end, before=" ", form="shell word")
     if any(name_of(word.text) in _CLEARS for word in before):
-        return EnvPlace(entries, first.start, "env ", " ", form="shell word", layers=layers, uncertain=uncertain)
+        return replace(by_env, at=first.start, before="env ", after=" ", form="shell word")
     start = tree.inset.starts[tree.span(command)[0]]
     document = tree.inset.document
     line_start = document.rfind("\n", 0, start) + 1
     indent = document[line_start:start]
     alone = not indent.strip(" \t") and not _GOES_ON.search(document[:line_start].rstrip("\r\n"))
-    if alone and not prefixes and not layers:
-        return EnvPlace(entries, start, "export ", "\n" + indent, layers=layers, uncertain=uncertain)
-    return EnvPlace(entries, start, "", " ", layers=layers, uncertain=uncertain)
+    if alone and not tree.inset.layers:
+        own = EnvPlace(entries, start, unset_at=start, unset_before="unset ", unset_after="\n" + indent)
+        if prefixed:
+            return replace(own, after=" ")
+        return replace(own, before="export ", after="\n" + indent)
+    return replace(by_env, at=start, after=" ")
+
+
+def _cleared(tree: Tree, command: Node, before: Sequence[Word]) -> tuple[str, ...]:
+    """Variables of `unset NAME` in front of the command, and of `env -u NAME` in it."""
+    names = [after.text for word, after in pairwise(before) if word.text in ("-u", "--unset")]
+    for node in walk(tree.root):
+        if node.type == "unset_command" and node.end_byte <= command.start_byte and not condition(tree, node, command):
+            names += tree.text(node).split()[1:]
+    return tuple(names)
 
 
 def _exports(tree: Tree, command: Node) -> tuple[list[EnvEntry], tuple[str, ...]]:
