@@ -24,7 +24,7 @@ from vlogdiag.diagnosis.unexplained import Leftovers, exception_line, is_error
 from vlogdiag.loading import Rules
 from vlogdiag.log.edges import edge_lines, last_life
 from vlogdiag.log.prefilter import Gates, Prefilter, is_statistics, matters
-from vlogdiag.log.records import Assembler
+from vlogdiag.log.records import QUOTING, Assembler
 from vlogdiag.log.when import Moment, place
 from vlogdiag.log.windows import HEAD_LINES, MAX_LINE, Windows
 from vlogdiag.model import (
@@ -48,8 +48,6 @@ from vlogdiag.values import Quantity
 __all__ = ["Pipeline", "Result", "report_of"]
 
 MAX_RUNS = 1_000
-QUOTING = ("Received request ", "Request ")
-"""Messages that hold somebody's prompt: their words are no marks."""
 
 
 @dataclass(frozen=True, slots=True)

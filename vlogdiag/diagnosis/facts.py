@@ -13,6 +13,7 @@ from typing import Any
 
 from vlogdiag.catalog import Versions
 from vlogdiag.diagnosis import arguments
+from vlogdiag.log.records import QUOTING
 from vlogdiag.model import Level, Record
 from vlogdiag.signatures.templates import Pattern, PatternTimeout
 from vlogdiag.values import Kind, Quantity
@@ -154,8 +155,8 @@ class FactCollector:
                 args, facts.env = found
                 self._args(facts, args, record, complete=True)
             return
-        if text.startswith(("Received request", "Request ")):
-            return  # somebody's prompt may quote anything
+        if text.startswith(QUOTING):
+            return
         head = text if len(text) <= MAX_FACT_TEXT else text[:MAX_FACT_TEXT]
         if not gates:
             return

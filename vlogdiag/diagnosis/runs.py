@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vlogdiag.log.headers import Parsed
-from vlogdiag.log.records import Context
+from vlogdiag.log.records import QUOTING, Context
 from vlogdiag.model import Level, Phase, Record
 
 __all__ = ["MARK_LITERALS", "Run", "RunTracker"]
@@ -138,9 +138,10 @@ class RunTracker:
         if parsed.kind == "shell":
             if LAUNCH.search(text):
                 run = self._start(run, "shell", number)
-        elif parsed.kind == "uvicorn" and '" 200' in text and ANSWERED.search(text):
-            run.last_life = number
-        else:
+        elif parsed.kind == "uvicorn" and " HTTP/" in text:
+            if ANSWERED.search(text):
+                run.last_life = number
+        elif not text.startswith(QUOTING):
             run = self._mark(run, parsed, text, number, time)
         run.last_line = number
         if time is not None:

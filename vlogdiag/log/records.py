@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vlogdiag.log.headers import Parsed, Stamp, parse_line
 from vlogdiag.model import Level, Line, Origin, Phase, Record
 
-__all__ = ["Assembler", "Context", "LogClock"]
+__all__ = ["QUOTING", "Assembler", "Context", "LogClock"]
 
 MAX_RECORD = 64 * 1024
 """A record longer than this is cut: what follows begins a new one. No message that matters is longer."""
@@ -43,6 +43,10 @@ EXCEPTION = re.compile(
 LIGHT = re.compile(r"[\s^~|]*$")
 REQUEST = re.compile(r"Received request [\w.-]{1,200}: prompt: |Request [\w.-]{1,200} details: prompt: ")
 REQUEST_END = ("params: ", "sampling_params", "lora_request")
+QUOTING = ("Received request ", "Request ", "Generated response ")
+"""How messages begin that hold somebody's prompt or a model's answer: their words are no marks and no facts."""
+BANNER = "█"
+"""Stands in the banner (0.15.0 and later), whose third line says that a server starts."""
 STANDALONE = ("usage: ", "Process ", "INFO:", "NVRM:")
 MASK = re.compile(r"\d+")
 
@@ -256,6 +260,7 @@ class Assembler:
             or text.endswith("]")
             or "\r" in text
             or "\x1b" in text
+            or BANNER in text
         ):
             return False
         current.lines.append(Line(number, offset, text[start:]))
@@ -352,7 +357,10 @@ class Assembler:
             and (not _alike(parsed.text, current) or not parsed.text.strip() or _chains(current))
             and line.number - current.last <= MAX_HEADED_GAP
         ):
-            self._append(current, line)
+            if BANNER in parsed.text and " version " in parsed.text:
+                self._banner(parsed, speaker, current, line)
+            else:
+                self._append(current, line)
             return
         time = self.time(parsed)
         context = self._track(parsed, line.number, time)  # may close everything, if a new start begins here
@@ -368,6 +376,17 @@ class Assembler:
             and bool(REQUEST.match(parsed.text))
             and not _ends_request(parsed.text)
         )
+        self._headed[speaker] = record
+
+    def _banner(self, parsed: Parsed, speaker: Speaker, current: _Open, line: Line) -> None:
+        """The line that names the version: the record belongs to the start that it announces, from its first line on."""
+        del self._headed[speaker]
+        current.closed = True
+        time = self.time(parsed)
+        record = self._begin(parsed, line, time, self._track(parsed, current.lines[0].number, time))
+        record.lines[:0] = current.lines
+        record.size += current.size
+        record.begins = current.begins
         self._headed[speaker] = record
 
     def _take_bare(self, parsed: Parsed, speaker: Speaker, line: Line, done: list[Record]) -> None:
