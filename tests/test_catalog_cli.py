@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from vlogdiag.catalog import load, releases
-from vlogdiag.catalog.versions import DATA
+from vlogdiag.catalog.ranges import DATA
 from vlogdiag.cli_flags import flags_app
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from vlogdiag import catalog
 from vlogdiag.catalog import Versions
+from vlogdiag.catalog.load import catalogue
 
 
 def at(release: str) -> Versions:
@@ -140,7 +141,7 @@ def test_a_counterpart_must_exist_in_every_asked_release() -> None:
 
 def test_every_replacement_of_the_notes_is_an_option_of_those_releases() -> None:
     """A note that sends people to an option that is not there would be the fault that this tool exists to find."""
-    for name, notes in catalog.lookup.catalogue().notes["flags"].items():
+    for name, notes in catalogue().notes["flags"].items():
         for note in notes:
             words = (note.renamed or note.instead or "").split()
             for word in words:

@@ -12,8 +12,8 @@ from packaging.version import Version
 
 from vlogdiag.catalog import CatalogueError, releases
 from vlogdiag.catalog.load import Catalogue, catalogue, read_notes
+from vlogdiag.catalog.ranges import DATA
 from vlogdiag.catalog.store import Entry, Table, format_line, format_table, parse_line
-from vlogdiag.catalog.versions import DATA
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
@@ -60,11 +60,23 @@ def test_a_name_has_one_shape_per_release(name: str) -> None:
 
 
 def test_a_spelling_belongs_to_one_option_per_release() -> None:
-    for text, entries in catalogue().spellings.items():
+    for text in catalogue().masks:
         seen = 0
-        for entry in entries:
+        for entry in catalogue().spelled(text):
             assert not seen & entry.where, text
             seen |= entry.where
+
+
+def test_an_option_text_is_found_the_same_with_and_without_reading_everything() -> None:
+    slow: dict[str, list[Entry]] = {}
+    for entries in catalogue().flags.values():
+        for entry in entries:
+            for text in entry.spellings:
+                slow.setdefault(text, []).append(entry)
+    for text, found in slow.items():
+        assert sorted(catalogue().spelled(text), key=repr) == sorted(found, key=repr)
+        assert catalogue().registered(text) == catalogue().masks[text]
+    assert catalogue().spelled("auto") == ()
 
 
 TEXTS = st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=6)

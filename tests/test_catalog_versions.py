@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlogdiag.catalog import VersionError, Versions, releases
-from vlogdiag.catalog.versions import mask_range, range_mask
+from vlogdiag.catalog.ranges import mask_range, range_mask
 
 SETS = st.integers(min_value=1, max_value=(1 << len(releases())) - 1)
 

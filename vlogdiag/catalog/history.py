@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from vlogdiag.catalog.load import Note, catalogue
 from vlogdiag.catalog.lookup import FlagAnswer, endpoint, env, flag, metric, metric_entries, registered
@@ -31,7 +30,7 @@ def history(name: str) -> History | None:
     notes = catalogue().notes
     if name.startswith("-"):
         text = registered(name)
-        shapes = catalogue().spellings.get(text, ())
+        shapes = catalogue().spelled(text)
         own = flag(text, everywhere).name
         noted = notes["flags"].get(text) or (notes["flags"].get(own, ()) if text in _aliases(shapes) else ())
         found = History(text, "option", flag(text, everywhere), shapes, tuple(noted))
@@ -48,6 +47,8 @@ def history(name: str) -> History | None:
 
 def nearest(name: str) -> tuple[str, ...]:
     """Known names that look like `name`, best first."""
+    from difflib import get_close_matches
+
     known = [*catalogue().masks, *catalogue().envs, *catalogue().metrics, *catalogue().notes["endpoints"]]
     return tuple(get_close_matches(name, known, n=3, cutoff=0.7))
 

@@ -8,8 +8,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from vlogdiag.catalog.ranges import DATA, CatalogueError, VersionError, range_mask, releases
 from vlogdiag.catalog.store import Entry, Table
-from vlogdiag.catalog.versions import DATA, CatalogueError, VersionError, Versions, range_mask, releases
+from vlogdiag.catalog.versions import Versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +107,27 @@ class Catalogue:
         """Hand-kept notes by section and name."""
         return read_notes(_read(self._notes_path), self._notes_path)
 
-    @cached_property
-    def spellings(self) -> Mapping[str, tuple[Entry, ...]]:
-        """Every option text that some release registers (names, aliases, negations) to the entries behind it."""
-        result: dict[str, list[Entry]] = {}
-        for entries in self.flags.values():
-            for entry in entries:
-                for text in entry.spellings:
-                    result.setdefault(text, []).append(entry)
-        return {text: tuple(found) for text, found in result.items()}
+    def spelled(self, text: str) -> tuple[Entry, ...]:
+        """The entries that register this option text as their name, alias or negation, without reading all others."""
+        found = list(self.flags.get(text, ()))
+        for name in self.flags.mentioning(text):
+            found += [entry for entry in self.flags[name] if text in entry.also or text in entry.off]
+        return tuple(found)
+
+    def registered(self, text: str) -> int:
+        """The releases (a bit mask) that register this option text."""
+        mask = 0
+        for entry in self.spelled(text):
+            mask |= entry.where
+        return mask
 
     @cached_property
     def masks(self) -> Mapping[str, int]:
-        """Every option text to the releases that register it."""
+        """Every option text of any release to the releases that register it; reads the whole table."""
         result: dict[str, int] = {}
-        for text, entries in self.spellings.items():
-            for entry in entries:
-                result[text] = result.get(text, 0) | entry.where
+        for name, where, others in self.flags.spellings():
+            for text in (name, *others):
+                result[text] = result.get(text, 0) | where
         return result
 
     def behaviour(self, name: str) -> Versions:

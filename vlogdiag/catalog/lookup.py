@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +11,6 @@ from vlogdiag.catalog.names import ABBREVIATION, EXACT, entry_at, resolve
 from vlogdiag.catalog.store import Entry
 from vlogdiag.catalog.versions import Versions
 
-_SIZE = re.compile(r"\s*(\d+[kmgtKMGT]?|\d+\.\d+[kmgt])\s*")
-_PAIRS = re.compile(r"[^=,{}]+=[^=,]+(,[^=,]+=[^=,]+)*")
-_OBJECT = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
 _SERIES = ("_sum", "_count", "_bucket", "_created")
 """What Prometheus appends to a histogram's name."""
 
@@ -50,9 +45,9 @@ def flag(name: str, versions: Versions) -> FlagAnswer:
     spelling = registered(name)
     entry = entry_at(spelling, versions) or entry_at(spelling, Versions.all())
     own = entry.name if entry and spelling not in catalogue().flags else spelling
-    present = Versions(catalogue().masks.get(spelling, 0))
+    present = Versions(catalogue().registered(spelling))
     key = own if entry and spelling in entry.also and spelling not in catalogue().notes["flags"] else spelling
-    return _answer("flags", key, own, present, versions, catalogue().spellings.get(spelling, ()))
+    return _answer("flags", key, own, present, versions, catalogue().spelled(spelling))
 
 
 def env(name: str, versions: Versions) -> FlagAnswer:
@@ -79,7 +74,7 @@ def endpoint(path: str, versions: Versions) -> FlagAnswer:
 
 def knows_flag(name: str) -> bool:
     """True when some release registers this option text."""
-    return registered(name) in catalogue().masks
+    return catalogue().registered(registered(name)) != 0
 
 
 def knows_env(name: str) -> bool:
@@ -89,7 +84,7 @@ def knows_env(name: str) -> bool:
 
 def default(name: str, versions: Versions) -> Any | None:
     """The value without the option; None where it differs over the releases, is decided at start, or is unknown."""
-    return _same((entry.default for entry in _entries(name, versions)), None)
+    return _same((entry.default for entry in entries_of(name, versions)), None)
 
 
 def env_default(name: str, versions: Versions) -> Any | None:
@@ -101,80 +96,15 @@ def env_default(name: str, versions: Versions) -> Any | None:
 
 def choices(name: str, versions: Versions) -> tuple[Any, ...] | None:
     """The values that argparse takes; None where it takes any or the releases differ."""
-    result: tuple[Any, ...] | None = _same((entry.choices for entry in _entries(name, versions)), None)
+    result: tuple[Any, ...] | None = _same((entry.choices for entry in entries_of(name, versions)), None)
     return result
 
 
 def takes_value(name: str, versions: Versions) -> bool | None:
     """Whether a value must follow; None where it may, where the releases differ, or where the option is unknown."""
     kinds = {"switch": False, "pair": False, "value": True, "list": True}
-    result: bool | None = _same((kinds.get(entry.kind) for entry in _entries(name, versions)), None)
+    result: bool | None = _same((kinds.get(entry.kind) for entry in entries_of(name, versions)), None)
     return result
-
-
-def value_allowed(name: str, value: Any, versions: Versions) -> bool | None:
-    """Whether the option takes the value in every asked release (True), in none (False), in some or unknown (None)."""
-    text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, (dict, list)) else str(value)
-    spelling = registered(name)
-    refused = 0
-    for note in value_notes(flag(name, versions).name, text, versions):
-        refused |= note.where if not note.accepted else 0
-    good = bad = 0
-    for entry in _entries(spelling, versions):
-        if entry_takes(entry, text):
-            good |= entry.where
-        else:
-            bad |= entry.where
-    bad = (bad | good & refused) & versions.mask
-    good = good & ~refused & versions.mask
-    if good | bad != versions.mask or (good and bad):
-        return None
-    return bool(good) if versions.mask else None
-
-
-def value_notes(name: str, text: str, versions: Versions) -> list[Note]:
-    """Hand-kept notes about this value of the option in some of these releases."""
-    notes = catalogue().notes["values"].get(name, ())
-    return [note for note in notes if note.where & versions.mask and _note_matches(note, text)]
-
-
-def entry_takes(entry: Entry, text: str) -> bool:
-    """Whether argparse takes `text` as the option's value in the entry's releases."""
-    if entry.kind in ("switch", "pair"):
-        return False
-    if entry.choices is not None:
-        return text in {str(choice) for choice in entry.choices}
-    if text in ("", "None"):
-        return True
-    match entry.type:
-        case "int":
-            return _reads(int, text)
-        case "float":
-            return _reads(float, text)
-        case "size":
-            return bool(_SIZE.fullmatch(text))
-        case "size-or-auto":
-            return bool(_SIZE.fullmatch(text)) or text.strip().lower() in ("auto", "-1")
-        case "text-or-json":
-            return not _OBJECT.fullmatch(text) or _reads(json.loads, text)
-        case "json":
-            return _reads(json.loads, text)
-        case "pairs":
-            return bool(_PAIRS.fullmatch(text))
-        case "pairs-or-json":
-            return bool(_PAIRS.fullmatch(text)) or _reads(json.loads, text)
-        case "bool":
-            return text.lower() in ("true", "false")
-        case _:
-            return True
-
-
-def spell_mapping(name: str, mapping: Mapping[str, Any], versions: Versions) -> str:
-    """A mapping as the option wants it: `image=1,video=0` where JSON is not taken yet, JSON everywhere else."""
-    types = {entry.type for entry in _entries(name, versions)}
-    if types and types <= {"pairs", "pairs-or-json"} and "pairs" in types:
-        return ",".join(f"{key}={value}" for key, value in mapping.items())
-    return json.dumps(dict(mapping), ensure_ascii=False, separators=(", ", ": "))
 
 
 def counterpart(name: str, versions: Versions) -> str | None:
@@ -187,19 +117,18 @@ def counterpart(name: str, versions: Versions) -> str | None:
 
 def registered(name: str) -> str:
     """The text as some release registers it: with `-` for `_`, unless that release spelled it with `_`."""
-    masks = catalogue().masks
-    if name in masks or not name.startswith("--"):
+    if not name.startswith("--") or "_" not in name or catalogue().registered(name):
         return name
     return "--" + name[2:].replace("_", "-")
 
 
-def _entries(name: str, versions: Versions) -> list[Entry]:
+def entries_of(name: str, versions: Versions) -> list[Entry]:
     """Entries behind an option text (abbreviations too); empty unless they cover every asked release."""
     spelling = registered(name)
-    if spelling not in catalogue().masks:
+    if not catalogue().registered(spelling):
         found = resolve(name, versions)
         spelling = found.spelling if found.kind in (EXACT, ABBREVIATION) and found.spelling else spelling
-    entries = [entry for entry in catalogue().spellings.get(spelling, ()) if entry.where & versions.mask]
+    entries = [entry for entry in catalogue().spelled(spelling) if entry.where & versions.mask]
     return entries if _union(entries).mask & versions.mask == versions.mask else []
 
 
@@ -213,18 +142,6 @@ def _union(entries: Iterable[Entry]) -> Versions:
 def _same(values: Iterable[Any], otherwise: Any) -> Any:
     found = list(values)
     return found[0] if found and all(type(v) is type(found[0]) and v == found[0] for v in found) else otherwise
-
-
-def _reads(reader: Any, text: str) -> bool:
-    try:
-        reader(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _note_matches(note: Note, text: str) -> bool:
-    return text == note.value or (note.pattern is not None and re.fullmatch(note.pattern, text, re.DOTALL) is not None)
 
 
 def _notes(section: str, name: str, versions: Versions, whole: bool = False) -> list[Note]:

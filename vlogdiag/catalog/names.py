@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from vlogdiag.catalog.load import catalogue
 from vlogdiag.catalog.store import Entry
@@ -41,7 +40,7 @@ def is_option(token: str) -> bool:
 
 def entry_at(spelling: str, versions: Versions) -> Entry | None:
     """The entry behind a registered text in the newest release of the set that has it."""
-    found = [entry for entry in catalogue().spellings.get(spelling, ()) if entry.where & versions.mask]
+    found = [entry for entry in catalogue().spelled(spelling) if entry.where & versions.mask]
     return max(found, key=lambda entry: (entry.where & versions.mask).bit_length(), default=None)
 
 
@@ -91,21 +90,20 @@ def _plain(name: str, versions: Versions, underscores: Versions | None = None) -
     for where in accepted.values():
         covered |= where
     rest = versions - Versions(covered)
-    if dashed != name and Versions(catalogue().masks.get(dashed, 0)).mask & newest:
+    if dashed != name and catalogue().registered(dashed) & newest:
         return Resolution(TYPO, dashed, (dashed,), rest)  # too old to take `_` for `-`
     return _refused(dashed, rest)
 
 
 def _argparse(text: str, versions: int) -> tuple[dict[tuple[str, str], int], int]:
     """(kind, registered text) to the releases where argparse takes `text` for it; releases where it is ambiguous."""
-    masks = catalogue().masks
-    exact = masks.get(text, 0) & versions
+    exact = catalogue().registered(text) & versions
     hits = {(EXACT, text): exact} if exact else {}
     rest = versions & ~exact
     once = several = 0
     longer = []
     if rest and len(text) > 1:
-        for other, mask in masks.items():
+        for other, mask in catalogue().masks.items():
             if other.startswith(text) and other != text and mask & rest:
                 longer.append((other, mask & rest))
                 several |= once & mask & rest
@@ -133,6 +131,8 @@ def _refused(name: str, versions: Versions) -> Resolution:
         return Resolution(kind, entry.name if entry else spelling, (), versions, spelling)
     newest = 1 << (versions.mask.bit_length() - 1)
     here = [text for text, mask in catalogue().masks.items() if mask & newest]
+    from difflib import get_close_matches  # only a name that nobody knows is worth its import
+
     near = tuple(get_close_matches(name, here, n=3, cutoff=0.75))
     return Resolution(TYPO if near else NEVER, near[0] if near else None, near, versions)
 
@@ -151,6 +151,6 @@ def _resolve_dash_o(name: str, value: str, versions: Versions) -> Resolution:
         return Resolution(kind, "--compilation-config", (), where, "-O", name[3:])
     if newest & level:
         return Resolution(EXACT, "--optimization-level", (), versions & level, "-O")
-    before = Versions(catalogue().masks.get("-O", 0)) - level
+    before = Versions(catalogue().registered("-O")) - level
     kind = EXACT if newest & before else FUTURE
     return Resolution(kind, "--compilation-config", (), versions & before if kind == EXACT else versions, "-O")

@@ -6,12 +6,12 @@ One line is one shape of one name: `name TAB ranges TAB kind TAB key=JSON …`; 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from vlogdiag.catalog.versions import CatalogueError, VersionError, mask_range, range_mask
+from vlogdiag.catalog.ranges import CatalogueError, VersionError, mask_range, range_mask
 
 KINDS = ("switch", "pair", "value", "optional", "list", "variable", "gauge", "counter", "histogram", "metric")
 """`switch` takes nothing, `pair` is a switch with negations, `optional` may take a value, `list` takes several."""
@@ -87,6 +87,7 @@ class Table(Mapping[str, tuple[Entry, ...]]):
 
     def __init__(self, text: str, path: Path | str) -> None:
         self._path = path
+        self._text = text
         self._lines: dict[str, list[tuple[int, str]]] = {}
         self._parsed: dict[str, tuple[Entry, ...]] = {}
         for number, line in enumerate(text.splitlines(), 1):
@@ -108,6 +109,28 @@ class Table(Mapping[str, tuple[Entry, ...]]):
                     raise CatalogueError(self._path, str(error), number) from error
             self._parsed[name] = tuple(entries)
         return self._parsed[name]
+
+    def mentioning(self, text: str) -> tuple[str, ...]:
+        """Names whose lines hold `text` among their properties (as a quoted word), found without parsing any."""
+        quoted = json.dumps(text, ensure_ascii=False)
+        found = []
+        position = self._text.find(quoted)
+        while position >= 0:
+            start = self._text.rfind("\n", 0, position) + 1
+            found.append(self._text[start:position].partition("\t")[0])
+            position = self._text.find(quoted, position + 1)
+        return tuple(dict.fromkeys(found))
+
+    def spellings(self) -> Iterator[tuple[str, int, list[str]]]:
+        """(name, releases, aliases and negations) of every line; the other properties are left unread."""
+        for name, lines in self._lines.items():
+            for number, line in lines:
+                columns = line.split("\t")
+                try:
+                    others = [json.loads(c.partition("=")[2]) for c in columns[3:] if c.startswith(("also=", "off="))]
+                    yield name, range_mask(columns[1]), [text for texts in others for text in texts]
+                except (ValueError, TypeError, VersionError) as error:
+                    raise CatalogueError(self._path, str(error), number) from error
 
     def __contains__(self, name: object) -> bool:
         return name in self._lines

@@ -1,99 +1,12 @@
-"""Turns a version, a PEP 440 specifier or a range of releases into the set of known vLLM releases that it means."""
+"""Turns a version or a PEP 440 specifier into the set of known vLLM releases that it means."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 
-DATA = Path(__file__).with_name("data")
-"""Where the packaged catalogue files lie."""
-
-
-class CatalogueError(Exception):
-    """A catalogue file does not load; `path` and `reason` say which and why."""
-
-    def __init__(self, path: Path | str, reason: str, line: int | None = None) -> None:
-        self.path = str(path)
-        self.reason = reason
-        self.line = line
-        super().__init__(f"{path}{f':{line}' if line else ''}: {reason}")
-
-
-class VersionError(ValueError):
-    """The text is no version or specifier of a known release; `nearest` is the closest known one, if any."""
-
-    def __init__(self, text: str, reason: str, nearest: str | None = None) -> None:
-        self.text = text
-        self.nearest = nearest
-        super().__init__(f"{reason}{f' (nearest known: {nearest})' if nearest else ''}")
-
-
-@lru_cache(maxsize=1)
-def releases() -> tuple[str, ...]:
-    """Every release that the catalogue covers, oldest first.
-
-    Raises:
-        CatalogueError: the packaged list is missing or empty.
-    """
-    path = DATA / "releases.txt"
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CatalogueError(path, str(error)) from error
-    names = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
-    if not names or len(set(names)) != len(names):
-        raise CatalogueError(path, "no releases" if not names else "a release is listed twice")
-    return names
-
-
-@lru_cache(maxsize=1)
-def _index() -> dict[str, int]:
-    return {name: number for number, name in enumerate(releases())}
-
-
-def range_mask(text: str, names: tuple[str, ...] | None = None) -> int:
-    """Bit mask of `0.4.0..0.17.1`, `0.18.0..`, `..0.10.2`, `0.11.0` or several of them joined by commas.
-
-    `names` are the releases that the bits stand for, by default the catalogue's own.
-
-    Raises:
-        VersionError: an end is not a known release, or the ends stand the wrong way round.
-    """
-    mask = 0
-    index = _index() if names is None else {name: number for number, name in enumerate(names)}
-    for part in text.split(","):
-        first, dots, last = part.strip().partition("..")
-        low = index.get(first) if first else 0
-        high = low if not dots else index.get(last) if last else len(index) - 1
-        if low is None or high is None or high < low:
-            raise VersionError(text, f"{part.strip()!r} is not a range of known releases")
-        mask |= (1 << (high + 1)) - (1 << low)
-    return mask
-
-
-def mask_range(mask: int, names: tuple[str, ...] | None = None) -> str:
-    """The shortest range text of a mask, the inverse of `range_mask`; ranges up to the newest release stay open."""
-    names = releases() if names is None else names
-    parts = []
-    for low, high in _runs(mask):
-        if high == len(names) - 1:
-            parts.append(f"{names[low]}..")
-        else:
-            parts.append(names[low] if low == high else f"{names[low]}..{names[high]}")
-    return ",".join(parts)
-
-
-def _runs(mask: int) -> Iterator[tuple[int, int]]:
-    position = 0
-    while mask >> position:
-        if mask >> position & 1:
-            start = position
-            while mask >> (position + 1) & 1:
-                position += 1
-            yield start, position
-        position += 1
+from vlogdiag.catalog.ranges import VersionError, index, range_mask, releases, runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +49,7 @@ class Versions:
         first kind are `assumed`.
         """
         text = text.strip().removeprefix("v")
-        number = _index().get(text)
+        number = index().get(text)
         if number is not None:
             return cls(1 << number)
         from packaging.version import InvalidVersion, Version  # costs milliseconds, needed only for strange versions
@@ -146,12 +59,12 @@ class Versions:
             version = Version(text)
         except InvalidVersion:
             return cls(1 << newest, assumed=True)
-        number = _index().get(version.public)
+        number = index().get(version.public)
         if number is None and version.is_postrelease and not version.is_devrelease:
-            number = _index().get(version.base_version)
+            number = index().get(version.base_version)
         if number is not None:
             return cls(1 << number)
-        number = _index().get(version.base_version)
+        number = index().get(version.base_version)
         if number is None:
             number = next((n for n, name in enumerate(releases()) if Version(name) >= version), newest)
         return cls(1 << number, assumed=True)
@@ -170,7 +83,7 @@ class Versions:
         except InvalidVersion:
             raise VersionError(text, f"{text!r} is not a version", releases()[-1]) from None
         guess = cls.exact(text)
-        if guess.assumed and version.base_version not in _index():
+        if guess.assumed and version.base_version not in index():
             older = [name for name in releases() if Version(name) <= version]
             raise VersionError(text, f"vLLM {text} is not in the catalogue", older[-1] if older else releases()[0])
         return guess
@@ -189,7 +102,7 @@ class Versions:
         return self & other
 
     def __contains__(self, release: object) -> bool:
-        number = _index().get(release) if isinstance(release, str) else None
+        number = index().get(release) if isinstance(release, str) else None
         return number is not None and bool(self.mask >> number & 1)
 
     def __iter__(self) -> Iterator[str]:
@@ -234,7 +147,7 @@ class Versions:
         """
         names = releases()
         parts = []
-        for low, high in _runs(self.mask):
+        for low, high in runs(self.mask):
             upper = "" if high == len(names) - 1 else f"<{names[high + 1]}"
             if low == high:
                 parts.append(f"=={names[low]}")
@@ -248,7 +161,7 @@ class Versions:
         """The set as people say it: `0.11.0`, `0.8.0 to 0.11.0`, `0.18.0 and newer`."""
         names = releases()
         parts = []
-        for low, high in _runs(self.mask):
+        for low, high in runs(self.mask):
             if low == high:
                 parts.append(names[low])
             elif high == len(names) - 1:
