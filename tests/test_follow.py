@@ -529,6 +529,68 @@ def test_a_link_that_is_switched_back_reads_no_line_again(pause: int) -> None:
     assert sorted(tail.settle()) == ["a", "b", "c"]
 
 
+def test_rotation_of_what_a_link_leads_to() -> None:
+    fs = MemoryFs()
+    fs.link("/v.log", "/pod/0.log")
+    fs.append("/pod/0.log", "a\n")
+    tail = Tail(fs, from_start=True)
+    tail.poll()
+    fs.append("/pod/0.log", "b\n")
+    fs.rename("/pod/0.log", "/pod/0.log.20261201-120000")
+    fs.append("/pod/0.log", "c\n")
+    fs.rename("/pod/0.log", "/pod/0.log.20261201-130000")
+    fs.append("/pod/0.log", "d\n")
+    assert tail.settle() == ["a", "b", "c", "d"]
+
+
+def test_truncated_after_a_copy_and_then_renamed_between_two_polls() -> None:
+    fs = MemoryFs()
+    tail = Tail(fs, from_start=True)
+    fs.append("/v.log", "a\n")
+    tail.poll()
+    fs.append("/v.log", "b\n")
+    fs.copy("/v.log", "/v.log.1")
+    old = fs.truncate("/v.log")
+    fs.append("/v.log", "c, longer than before\n")
+    fs.rename("/v.log.1", "/v.log.2")
+    fs.rename("/v.log", "/v.log.1")
+    fs.append("/v.log", "e\n")
+    tail.poll(2)
+    fs.append_to(old, "d\n")
+    assert tail.settle() == ["a", "b", "c, longer than before", "d", "e"]
+    assert tail.kinds() == ["Truncated", "Rotated"]
+
+
+def test_truncated_after_a_copy_and_then_deleted_between_two_polls() -> None:
+    fs = MemoryFs()
+    tail = Tail(fs, from_start=True)
+    fs.append("/v.log", "a\n")
+    tail.poll()
+    fs.append("/v.log", "b\n")
+    fs.copy("/v.log", "/v.log.1")
+    fs.truncate("/v.log")
+    fs.append("/v.log", "c\n")
+    fs.remove("/v.log")
+    fs.append("/v.log", "d\n")
+    assert tail.settle() == ["a", "b", "c", "d"]
+
+
+def test_a_half_line_carried_over_by_a_copy_is_read_whole_after_a_resumption() -> None:
+    fs = MemoryFs()
+    tail = Tail(fs, from_start=True)
+    fs.append("/v.log", "a\nha")
+    tail.poll()
+    fs.copy("/v.log", "/v.log.1")
+    fs.truncate("/v.log")
+    fs.append("/v.log", "lf of a ")
+    tail.poll(3)
+    fs.copy("/v.log", "/v.log.0")
+    fs.truncate("/v.log")
+    tail.poll(3)
+    fs.append("/v.log", "line\nb\n")
+    assert tail.resumed().settle() == ["a", "half of a line", "b"]
+
+
 def test_a_link_to_nowhere_and_later_to_a_file() -> None:
     fs = MemoryFs()
     fs.link("/v.log", "/day1")

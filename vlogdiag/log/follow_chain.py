@@ -95,8 +95,10 @@ class Chain:
         return self.finished.pop(identity)
 
     def finish(self, file: OpenFile) -> None:
-        """Close a file, and remember how far it was read."""
+        """Close a file, and remember how far it was read; an empty one could not be told from any other."""
         file.close()
+        if not file.offset:
+            return
         self.finished[file.identity] = file.mark(self.path)
         while len(self.finished) > MOST_FINISHED:
             self.finished.popitem(last=False)

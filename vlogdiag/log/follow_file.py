@@ -90,9 +90,10 @@ class OpenFile:
         return before != (self.size, self.mtime_ns)
 
     def hold(self, handle: Handle, stat: FileStat) -> None:
-        """Go on with another handle to the same bytes."""
+        """Go on with another handle to the same bytes, which may have become more. Raises OSError."""
+        head = handle.read(0, min(HEAD, stat.size))
         self.close()
-        self.handle, self.identity, self.starved = handle, stat.identity, 0
+        self.handle, self.identity, self.head, self.starved = handle, stat.identity, head, 0
         self.see(stat)
 
     def wake(self, now: float) -> None:
@@ -125,6 +126,8 @@ class OpenFile:
                 self.line_start = offset + newline + 1
             self._advance(data, offset + len(data))
             self.read_mtime_ns = self.mtime_ns
+            if len(self.head) < min(HEAD, self.offset):
+                self.head = self.handle.read(0, min(HEAD, self.offset))
         return offset, data
 
     def intact(self) -> bool:

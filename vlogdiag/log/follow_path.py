@@ -164,7 +164,9 @@ class PathFollower:
             found = self._kin(self._marks)
             if not any(kin.mark for kin in found):
                 self._tell("the file that was read before is gone; its last bytes may be missing", events)
-            self.chain.succeed(self._files(found, now), now)
+            # The file at the path was there before: what lies between are copies, or the path would lead elsewhere.
+            copies = any(kin.path == self.path and kin.mark for kin in found)
+            self.chain.succeed(self._files(found, now, copies=copies), now)
             self._marks = ()
             return
         handle, stat = self._open(events)
@@ -309,7 +311,7 @@ class PathFollower:
                 )
                 if goes_on:
                     file.line_start = goes_on.offset
-                file.copy = copies or kin.is_copy
+                file.copy = kin.is_copy or (copies and kin.mark is None)
                 files.append(file)
         except OSError:
             _close(found)
@@ -330,8 +332,7 @@ def _close(found: Iterable[Kin]) -> None:
 
 def _joined(files: Sequence[OpenFile]) -> int | None:
     """The stream that goes on behind these files: after a copy the writer goes on in the middle of its line."""
-    written = [file for file in files if file.size or file.copy]
-    return written[-1].serial if written and written[-1].copy else None
+    return files[-1].serial if files and files[-1].copy else None
 
 
 @contextmanager
