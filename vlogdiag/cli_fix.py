@@ -68,7 +68,7 @@ def fix(
         fail(f"{script}: {error}", BLIND)
     outcome = Outcome(script, command.kind, command.line, chosen, remedy, text, result, command.image, command.notes)
     _explain(outcome, versions)
-    for one in disagreements(command, remedy, _arguments(report, chosen)):
+    for one in disagreements(command, remedy, _arguments(report, chosen), versions):
         complain(f"{script}: is it the file of this log? {one}")
     backup = None
     if write and result.text != text:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from vlogdiag.launch.command import EnvPlace, Kind, LaunchCommand, Site, Word, position
+from vlogdiag.launch.container_env import container_environment
 from vlogdiag.launch.entry import Nested, find_entry, server_of_image
 from vlogdiag.launch.inset import Inset
 from vlogdiag.launch.nesting import inside
@@ -65,6 +66,8 @@ def commands(
         return [replace(c, image=image, env=_both(env, c.env), notes=(*c.notes, *notes)) for c in inner]
     if found is None:
         return []
+    if found.container:
+        env = container_environment(collected.document, collected.sites[found.before[0].site].layers, found.before)
     doubt = found.doubt or (None if found.words else "it has no arguments")
     line, column = position(collected.document, found.words[0].start if found.words else fallback)
     return [
@@ -76,7 +79,7 @@ def commands(
             entry=found.entry,
             certain=doubt is None,
             reason=doubt,
-            image=image,
+            image=found.image or image,
             arguments_at=found.arguments_at,
             words=found.words,
             sites=tuple(collected.sites),

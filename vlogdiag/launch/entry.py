@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vlogdiag.launch.command import Entry, Word
 
@@ -50,6 +50,10 @@ class Found:
     entry: Entry
     doubt: str | None = None
     image: str | None = None
+    before: tuple[Word, ...] = ()
+    """The words in front: wrappers, or everything up to the image."""
+    container: bool = False
+    """True when the words themselves start the container (`docker run`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ def find_entry(words: Sequence[Word]) -> Found | Nested | None:
         if direct[0] > 0 and first not in WRAPPERS and not _SHELL.match(first):
             doubt = f"it is started through '{first}', which may change its arguments"
         at, arguments_at, entry = direct
-        return Found(tuple(words[at:]), arguments_at - at, entry, doubt)
+        return Found(tuple(words[at:]), arguments_at - at, entry, doubt, None, tuple(words[:at]))
     return _nested(words, first)
 
 
@@ -135,7 +139,8 @@ def _container(words: Sequence[Word]) -> Found | Nested | None:
         i += 1 if "=" in texts[i] or texts[i] in DOCKER_SWITCHES else 2
     if i >= len(texts):
         return None
-    return server_of_image(texts[i], entrypoint, words[i + 1 :])
+    found = server_of_image(texts[i], entrypoint, words[i + 1 :])
+    return replace(found, before=tuple(words[: i + 1]), container=True) if isinstance(found, Found) else found
 
 
 def server_of_image(image: str, entrypoint: Word | None, rest: Sequence[Word]) -> Found | Nested | None:

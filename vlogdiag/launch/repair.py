@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vlogdiag.catalog import ArgProblem, Versions, counterpart
+from vlogdiag.catalog import ArgProblem, Versions, counterpart, default
 from vlogdiag.catalog.argv import DEPRECATED
 from vlogdiag.catalog.names import is_option
 from vlogdiag.launch.argv import args_to_edits, option_name, read_options
@@ -15,6 +15,7 @@ from vlogdiag.launch.check import check_command
 from vlogdiag.launch.command import Edits, LaunchCommand
 from vlogdiag.launch.edit import apply
 from vlogdiag.launch.find import find_commands, the_command
+from vlogdiag.launch.secrets import MASK, is_secret_option, mask_value
 from vlogdiag.model import Fix
 
 
@@ -57,12 +58,17 @@ def missing_values(fix: Fix) -> tuple[str, ...]:
     return tuple(name for name, value in values.items() if isinstance(value, str) and _PLACEHOLDER.search(value))
 
 
-def disagreements(command: LaunchCommand, fix: Fix, args: Mapping[str, object]) -> tuple[str, ...]:
-    """Options of the fix that the log's run had with another value than the file: is it the file of this log?"""
+def disagreements(command: LaunchCommand, fix: Fix, args: Mapping[str, object], versions: Versions) -> tuple[str, ...]:
+    """Options of the fix that the log's run had with another value than the file: is it the file of this log?
+
+    `args` are those that the log printed; what it printed of others is their default. Without any, nothing is known.
+    """
     found = []
+    if not args:
+        return ()
     for option in read_options(command.known_arguments):
         name = (option.name or "").lstrip("-").replace("-", "_")
-        value = args.get(name)
+        value = args.get(name, default(option.name or "", versions))
         here = option.values[0] if len(option.values) == 1 and not option.dotted else "$"
         touched = any(option_name(flag) == option.name for flag in fix.flags)
         if touched and isinstance(value, (int, float, str)) and "$" not in here and not _same(here, value):
@@ -124,4 +130,7 @@ def _instead(problem: ArgProblem, versions: Versions) -> Mapping[str, str | bool
 
 def _correction(problem: ArgProblem, done: str) -> Correction:
     where = problem.versions.words() if problem.versions is not None else ""
-    return Correction(problem.argument, problem.value, problem.verdict, problem.reason, problem.instead, done, where)
+    value, reason = problem.value, mask_value(problem.reason)
+    if value is not None:
+        value = MASK if is_secret_option(problem.argument) else mask_value(value)
+    return Correction(problem.argument, value, problem.verdict, reason, problem.instead, done, where)

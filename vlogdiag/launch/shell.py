@@ -10,6 +10,7 @@ from functools import cache
 from tree_sitter import Node
 
 from vlogdiag.launch.command import EnvPlace, Kind, LaunchCommand, Site, Source, Word, position
+from vlogdiag.launch.container_env import container_environment
 from vlogdiag.launch.entry import Found, Nested, find_entry, name_of
 from vlogdiag.launch.inset import Inset, double_quoted, verbatim
 from vlogdiag.launch.nesting import inside
@@ -68,10 +69,8 @@ def _command(reading: _Reading, found: Found, kind: Kind, doubt: str | None) -> 
     doubt = doubt or broken
     if unreadable(tree, node):
         doubt = doubt or f"the shell grammar cannot read the lines around line {tree.line(node)}"
-    first = found.words[0] if found.words else None
-    end = reading.sites[0].end
-    before = [word for word in reading.words if word.end <= (first.start if first else end)]
-    line, column = position(tree.inset.document, first.start if first else end)
+    at = found.words[0].start if found.words else reading.sites[0].end
+    line, column = position(tree.inset.document, at)
     return LaunchCommand(
         argv=tuple(word.text for word in found.words),
         line=line,
@@ -84,22 +83,21 @@ def _command(reading: _Reading, found: Found, kind: Kind, doubt: str | None) -> 
         arguments_at=found.arguments_at,
         words=found.words,
         sites=tuple(reading.sites),
-        env=_environment(reading, found, before),
+        env=_environment(reading, found),
         notes=notes,
     )
 
 
-def _environment(reading: _Reading, found: Found, before: list[Word]) -> EnvPlace:
+def _environment(reading: _Reading, found: Found) -> EnvPlace:
     """Where the command's variables stand; a command that is an array has them at the line that spreads it."""
     tree = reading.tree
-    own = [word for word in before if word.site == 0]
-    first = next((word for word in found.words if word.site == 0), None)
-    if found.image is not None:
-        return shell_environment(tree, reading.command, own, own[-1] if own else reading.words[0], container=True)
-    if first is None or first is not found.words[0]:
-        token = reading.sites[0].tokens[len(own)]
-        first = Word("", *token)
-    return shell_environment(tree, reading.command, own, first, container=False)
+    if found.container:
+        return container_environment(tree.inset.document, tree.inset.layers, found.before)
+    own = [word for word in found.before if word.site == 0]
+    first = found.words[0]
+    if first.site != 0:
+        first = Word("", *reading.sites[0].tokens[len(own)])
+    return shell_environment(tree, reading.command, own, first)
 
 
 def _cut_off(tree: Tree, node: Node) -> tuple[str | None, tuple[str, ...]]:
@@ -117,12 +115,13 @@ def _cut_off(tree: Tree, node: Node) -> tuple[str | None, tuple[str, ...]]:
             f"the backslash at the end of line {tree.inset.line(end)} is followed by a blank, so it continues nothing",
             (),
         )
-    hit = re.compile(r"[ \t]*\\\r?\n[ \t]*#[^\n]*\n(?:[ \t]*#[^\n]*\n)*[ \t]*(?=-)").match(text, end)
+    hit = re.compile(r"[ \t]*\\?\r?\n(?P<comments>(?:[ \t]*#[^\n]*\n)*)[ \t]*(?=--?[A-Za-z])").match(text, end)
     if not hit:
         return None, ()
-    comment = tree.inset.line(text.index("#", end))
     lost = f"the options from line {tree.inset.line(hit.end())} on do not reach the server"
-    return None, (f"the comment in line {comment} ends the command: {lost}",)
+    if hit["comments"]:
+        return None, (f"the comment in line {tree.inset.line(text.index('#', end))} ends the command: {lost}",)
+    return None, (f"line {tree.inset.line(end)} is not continued: {lost}",)
 
 
 def _read_words(tree: Tree, command: Node) -> _Reading:

@@ -21,10 +21,8 @@ _CLEARS = frozenset(("sudo", "doas", "su-exec", "gosu", "chroot", "env"))
 """Programs before which `NAME=value` would not (surely) arrive at the server."""
 
 
-def shell_environment(tree: Tree, command: Node, before: Sequence[Word], first: Word, container: bool) -> EnvPlace:
+def shell_environment(tree: Tree, command: Node, before: Sequence[Word], first: Word) -> EnvPlace:
     """`before` are the command's words in front of the server's, `first` is the server's first word."""
-    if container:
-        return _container(tree, before, first)
     exported, uncertain = _exports(tree, command)
     prefixes = [_prefix(tree, command, child) for child in command.children if child.type == "variable_assignment"]
     inline = _env_words(tree, before, first)
@@ -136,32 +134,3 @@ def _env_words(tree: Tree, before: Sequence[Word], first: Word) -> list[EnvEntry
                 EnvEntry(hit[1], hit[2], word.start, word.end, word.start, following.start, "shell word", layers)
             )
     return entries
-
-
-def _container(tree: Tree, before: Sequence[Word], first: Word) -> EnvPlace:
-    """`docker run -e NAME=value`."""
-    layers = tree.inset.layers
-    entries = []
-    runs = next((k for k, word in enumerate(before) if word.text == "run"), 0)
-    at, lead = before[runs].end, " -e "
-    for k, word in enumerate(before):
-        if word.text in ("-e", "--env") and k + 1 < len(before):
-            hit, start, end, form = (
-                _ASSIGNMENT.match(before[k + 1].text),
-                before[k + 1].start,
-                before[k + 1].end,
-                "shell word",
-            )
-            last = before[k + 1]
-        elif word.text.startswith("--env="):
-            hit, start, end, form = _ASSIGNMENT.match(word.text[6:]), word.start + 6, word.end, "shell word"
-            last = word
-        else:
-            continue
-        previous = before[k - 1].end
-        gap = tree.inset.document[previous : word.start]
-        if re.fullmatch(r"[ \t]*(\\\r?\n[ \t]*)?", gap):
-            at, lead = last.end, gap + "-e "
-        if hit:
-            entries.append(EnvEntry(hit[1], hit[2], start, end, previous, last.end, form, layers))
-    return EnvPlace(tuple(entries), at, lead, form="shell word", layers=layers)
