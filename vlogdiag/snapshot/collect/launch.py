@@ -1,0 +1,58 @@
+"""How the server was started: command, start time, states and environment of its processes, arguments by the log."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import Any
+
+from vlogdiag.model import Unavailable
+from vlogdiag.snapshot.collect.base import Collected, Context, ServerProcess
+from vlogdiag.snapshot.collect.environment import allowed
+
+NAME = "launch"
+
+
+def collect(context: Context) -> Collected:
+    """The server's processes and its arguments."""
+    missing: list[Unavailable] = []
+    leader = context.leader
+    data: dict[str, Any] = {
+        "command": shlex.join(leader.argv) if leader is not None and leader.argv else None,
+        "arguments": dict(context.arguments),
+        "processes": [_process(process) for process in context.processes],
+    }
+    if context.run is not None:
+        data["arguments_by_log"] = dict(context.run.args)
+        data["vllm_version_by_log"] = context.run.vllm_version or context.run.versions_possible
+    if leader is None:
+        missing.append(Unavailable("launch", "no vLLM process is running (or none that this user may see)"))
+        data["environment_of"] = "this program, not the server"
+        data["environment"] = allowed(context.environment)
+    elif leader.environment is None:
+        missing.append(Unavailable(f"environment of process {leader.pid}", "not permitted"))
+        data["environment_of"] = "this program, not the server"
+        data["environment"] = allowed(context.environment)
+    else:
+        data["environment_of"] = f"process {leader.pid}"
+        data["environment"] = allowed(leader.environment)
+        data["environment_left_out"] = len(leader.environment) - len(data["environment"])
+    return Collected(NAME, data, unavailable=tuple(missing))
+
+
+def _process(process: ServerProcess) -> dict[str, Any]:
+    return {
+        "pid": process.pid,
+        "parent": process.parent,
+        "title": process.title,
+        "command": shlex.join(process.argv),
+        "status": process.status,
+        "started": None
+        if process.created is None
+        else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(process.created)),
+        "user": process.user,
+        "resident_bytes": process.resident,
+        "threads": process.threads,
+        "working_folder": process.folder,
+        "standard_output": process.standard_output,
+    }
