@@ -213,7 +213,7 @@ def test_a_server_that_was_asked_to_stop_has_stopped():
 def test_ctrl_c_is_a_stop_whatever_is_printed_after_it():
     """0.32.0 prints EngineDeadError and leak lists after Ctrl-C (VLLM-FACTS section 5)."""
     p = printer("0.32.0").start().access()
-    p.bare(API, "^CINFO:     Shutting down")
+    p.info(API, "launcher.py:254", "[shutdown] API server: shutdown triggered")
     p.bare(API, 'Traceback (most recent call last):\n  File "x.py", line 1, in f\nKeyboardInterrupt')
     p.error(
         API,
@@ -264,3 +264,25 @@ def test_a_start_that_just_stops_in_the_middle_is_unknown():
 
 def test_an_empty_log_has_no_version_and_no_outcome():
     assert [(run.vllm_version, run.outcome) for run in runs("")] in ([], [(None, None)])
+
+
+def test_a_signal_that_comes_after_the_failure_excuses_nothing():
+    """Docker sends SIGTERM to what is already dying."""
+    p = printer().start().access()
+    p.error(
+        API,
+        "async_llm.py:480",
+        "AsyncLLM output_handler failed.\nvllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.",
+    )
+    for _ in range(60):
+        p.access(status="500 Internal Server Error")
+    p.info(API, "launcher.py:254", "[shutdown] API server: shutdown triggered")
+    assert runs(p.text)[0].outcome == "fatal"
+
+
+def test_a_symptom_of_an_asked_shutdown_is_not_reported_as_unexplained():
+    p = printer().start().access()
+    p.info(API, "launcher.py:99", "Shutting down FastAPI HTTP server.")
+    p.bare(API, DEAD)
+    result = diagnose(RULES, p.text)
+    assert (result.findings, result.unexplained, result.notices) == ((), (), ())

@@ -323,7 +323,8 @@ class Pipeline:
             hits = [hit for hit in self._hits.get(run.number, {}).values() if self._inside(hit.times)]
             found, orphans = incidents.judge(hits, self._rules.book, run, facts, given=self._given, before=before)
             before = incidents.names_of(found, self._rules.book)
-            judged.append(_Judged(run, found, orphans))
+            # What a process prints while it is being stopped wants no explanation.
+            judged.append(_Judged(run, found, [m for m in orphans if not run.asked_by(m.line)]))
         for one in judged:
             self._fall_back(one)
         for one in judged:
@@ -361,7 +362,7 @@ class Pipeline:
         record, line = first
         if not self._inside([record.time] if record.time is not None else []):
             return
-        if run.asked_line is not None and run.asked_line <= line.number + 50:
+        if run.asked_by(line.number):
             return
         if run.last_life is not None and run.last_life > line.number:
             return
@@ -489,7 +490,7 @@ def _outcome(one: _Judged, judged: Sequence[_Judged]) -> str | None:
     if fatal:
         return "fatal"
     alive = run.last_life is not None and run.last_life > (run.failed_line or 0)
-    if run.failed_line is not None and not alive and run.asked_line is None:
+    if run.failed_line is not None and not alive and not run.asked_by(run.failed_line):
         return "fatal"
     if run.ended_line is not None and run.served:
         return "stopped"

@@ -26,7 +26,7 @@ MARKS = re.compile(
     r"|(?P<capturing>Capturing (?:CUDA graph|the model for CUDA graphs|cudagraphs))"
     r"|(?P<serving>Application startup complete|Avg prompt throughput: |Uvicorn running on |Starting vLLM API server|Started server process)"
     r"|(?P<stopping>Shutting down|Application shutdown complete|Waiting for application shutdown|Received signal|SIGTERM|KeyboardInterrupt"
-    r"|Shutdown initiated|Finished server process)"
+    r"|Shutdown initiated|Finished server process|shutdown triggered)"
 )
 MARK_LITERALS: tuple[str, ...] = (
     "vLLM API server version ",
@@ -52,6 +52,7 @@ MARK_LITERALS: tuple[str, ...] = (
     "KeyboardInterrupt",
     "Shutdown initiated",
     "Finished server process",
+    "shutdown triggered",
     ": error: ",
 )
 """Literals that the fast path must not skip, since they move the tracker."""
@@ -70,8 +71,17 @@ FATAL = (
     "Engine is dead",
 )
 """Literals after which a start is over."""
-ASKED = ("SIGTERM", "KeyboardInterrupt", "Received signal", "Shutdown initiated")
-"""Literals that say a shutdown was asked for."""
+ASKED = (
+    "SIGTERM",
+    "KeyboardInterrupt",
+    "Received signal",
+    "Shutdown initiated",
+    "Shutting down FastAPI HTTP server",
+    "[shutdown] API server: shutdown triggered",
+)
+"""Literals that say a shutdown was asked for; the last two are printed by the signal handler alone (`launcher.py`)."""
+NEAR = 50
+"""Processes' lines arrive out of order: what was asked may be printed this many lines after what came of it."""
 RECORD_MARKS = (*FATAL, *ASKED)
 
 PHASES = {
@@ -114,6 +124,10 @@ class Run:
     """Line of the last answered request or working statistics line."""
     phase_times: dict[Phase, float] = field(default_factory=dict)
     error_line: int | None = None
+
+    def asked_by(self, line: int) -> bool:
+        """The shutdown had been asked for when that line was printed: it is no failure."""
+        return self.asked_line is not None and self.asked_line <= line + NEAR
 
 
 class RunTracker:
