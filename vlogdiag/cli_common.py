@@ -56,10 +56,10 @@ NoUserRules = Annotated[
 ]
 
 
-def load_or_exit(extra: list[Path] | None, user: bool | None) -> Rules:
+def load_or_exit(extra: list[Path] | None, user: bool | None, *, examples: bool = False) -> Rules:
     """Rules or exit 3 with every fault."""
     from vlogdiag.loading import load, user_folders
-    from vlogdiag.signatures.schema import RuleError
+    from vlogdiag.signatures.faults import RuleError
 
     for place in extra or ():
         if not place.exists():
@@ -67,7 +67,7 @@ def load_or_exit(extra: list[Path] | None, user: bool | None) -> Rules:
     env = {k: v for k, v in os.environ.items() if k != "CI"} if user else os.environ
     folders = [*(extra or ()), *(() if user is False else user_folders(env))]
     try:
-        return load(folders)
+        return load(folders, examples=examples)
     except RuleError as error:
         for fault in error.faults:
             complain(f"{fault.path}:{fault.line}:{fault.column}: {fault.message}")

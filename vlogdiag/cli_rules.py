@@ -111,7 +111,7 @@ def test_rules(
 
     shipped = rules_folder().resolve()
     extra = [p for p in paths or () if not _inside(p.resolve(), shipped)]
-    loaded = load_or_exit([*(rules or ()), *extra], False)
+    loaded = load_or_exit([*(rules or ()), *extra], False, examples=True)
     wanted = None
     if paths:
         roots = [p.resolve() for p in paths]

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from vlogdiag import catalog
+from vlogdiag import catalog, rule_cache
 from vlogdiag.diagnosis.engine import Rulebook
 from vlogdiag.diagnosis.facts import KEEP, FactRule, quantity_of
 from vlogdiag.model import RuleCount
+from vlogdiag.signatures.faults import Fault, RuleError
 from vlogdiag.signatures.language import TemplateError
-from vlogdiag.signatures.schema import Fault, RuleError, load_rules
 from vlogdiag.signatures.templates import compile_pattern
 
 __all__ = ["Rules", "load", "rule_files", "rules_folder"]
@@ -51,30 +50,44 @@ def rule_files(folder: Path) -> list[Path]:
     )
 
 
-def load(extra: Sequence[Path] = (), *, shipped: Path | None = None) -> Rules:
+def load(extra: Sequence[Path] = (), *, shipped: Path | None = None, examples: bool = False) -> Rules:
     """Load the shipped rules and those of `extra` folders (a user's own), all faults of all files at once.
+
+    What was read is kept (`rule_cache`), so that the next start need not read and check some two hundred files again;
+    `examples` asks for the rules' examples too, which are never kept.
 
     Raises:
         RuleError: with every fault's file, line and column.
     """
     folder = shipped or rules_folder()
-    own = [(str(path), _text(path)) for path in rule_files(folder)]
-    users = [
-        (str(path), _text(path)) for place in extra for path in ([place] if place.is_file() else rule_files(place))
-    ]
+    own = rule_files(folder)
+    users = [path for place in extra for path in ([place] if place.is_file() else rule_files(place))]
+    facts = folder / "facts.yaml"
+    key = rule_cache.key((*own, facts), users)
+    if not examples:
+        kept = rule_cache.read(key)
+        if isinstance(kept, Rules):
+            return kept
+    rules = _read(folder, own, users, facts)
+    lean = tuple(replace(signature, examples=()) for signature in rules.book.signatures)
+    rule_cache.write(key, replace(rules, book=Rulebook(lean)))
+    return rules
+
+
+def _read(folder: Path, own: Sequence[Path], users: Sequence[Path], facts: Path) -> Rules:
+    from vlogdiag.signatures.schema import load_rules
+
+    texts = [(str(path), _text(path)) for path in (*own, *users)]
     signatures = load_rules(
-        [*own, *users],
+        texts,
         knows_flag=catalog.knows_flag,
         knows_env=catalog.knows_env,
         knows_script=script_stems(folder).__contains__,
-        is_user={path for path, _ in users}.__contains__,
+        is_user={str(path) for path in users}.__contains__,
     )
-    facts_path = folder / "facts.yaml"
-    facts_text = _text(facts_path)
-    digest = hashlib.sha256("\0".join(text for _, text in (*own, *users, ("", facts_text))).encode()).hexdigest()[:16]
-    return Rules(
-        Rulebook(signatures), parse_facts(facts_text, str(facts_path)), RuleCount(len(own), len(users), digest)
-    )
+    facts_text = _text(facts)
+    digest = hashlib.sha256("\0".join(text for _, text in (*texts, ("", facts_text))).encode()).hexdigest()[:16]
+    return Rules(Rulebook(signatures), parse_facts(facts_text, str(facts)), RuleCount(len(own), len(users), digest))
 
 
 def script_stems(folder: Path) -> frozenset[str]:
@@ -97,6 +110,8 @@ def parse_facts(text: str, path: str) -> tuple[FactRule, ...]:
     Raises:
         RuleError: with every fault's line.
     """
+    import yaml
+
     try:
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
         entries = yaml.load(text, Loader=yaml.CSafeLoader)
@@ -104,7 +119,7 @@ def parse_facts(text: str, path: str) -> tuple[FactRule, ...]:
         mark = getattr(error, "problem_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise RuleError((Fault(path, line, column, str(getattr(error, "problem", error))),)) from error
-    if not isinstance(entries, list):
+    if not isinstance(entries, list) or root is None:
         raise RuleError((Fault(path, 1, 1, "a list of facts is expected"),))
     faults: list[Fault] = []
     found: list[FactRule] = []
@@ -138,7 +153,9 @@ def user_folders(env: Mapping[str, str] = os.environ) -> Iterable[Path]:
     """The platform's configuration folder for a user's own rules, where it exists; none when `CI` is set."""
     if env.get("CI"):
         return ()
-    import platformdirs
+    folder = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "vlogdiag" / "rules"
+    if sys.platform != "linux":
+        import platformdirs
 
-    folder = Path(platformdirs.user_config_dir("vlogdiag")) / "rules"
+        folder = Path(platformdirs.user_config_dir("vlogdiag")) / "rules"
     return (folder,) if folder.is_dir() else ()

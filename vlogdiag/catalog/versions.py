@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -171,10 +172,54 @@ class Versions:
         return ", ".join(parts) or "no release"
 
 
+_CLAUSE = re.compile(r"\s*(>=|<=|==|<|>)\s*(\d+(?:\.\d+){0,3})(?:\.post(\d+))?\s*\Z")
+
+
+def _plain_mask(text: str) -> int | None:
+    """`>=0.11,<0.20` without the packaging library, which costs more to import than all else; None: not so plain."""
+    mask = (1 << len(releases())) - 1
+    for clause in text.split(","):
+        found = _CLAUSE.match(clause)
+        if found is None:
+            return None
+        numbers = [int(part) for part in found[2].split(".")]
+        wanted = (*numbers, *(0,) * (4 - len(numbers)), int(found[3] or 0))
+        allowed = 0
+        for number, key in enumerate(_keys()):
+            if found[3] is None and key[:4] == wanted[:4] and key[4]:
+                # PEP 440: `>1.0` leaves 1.0.post1 out, `<1.0` and `==1.0` do as well; `>=` and `<=` compare plainly.
+                inside = found[1] == ">="
+            else:
+                inside = {
+                    ">=": key >= wanted,
+                    "<=": key <= wanted,
+                    "==": key == wanted,
+                    "<": key < wanted,
+                    ">": key > wanted,
+                }[found[1]]
+            allowed |= inside << number
+        mask &= allowed
+    return mask
+
+
+@lru_cache(maxsize=1)
+def _keys() -> tuple[tuple[int, ...], ...]:
+    """Each release as four numbers and its post number."""
+    keys = []
+    for name in releases():
+        base, _, post = name.partition(".post")
+        numbers = [int(part) for part in base.split(".")]
+        keys.append((*numbers, *(0,) * (4 - len(numbers)), int(post or 0)))
+    return tuple(keys)
+
+
 @lru_cache(maxsize=256)
 def _spec_mask(text: str) -> int:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+    plain = _plain_mask(text)
+    if plain is not None:
+        return plain
     mask = 0
     for part in text.split("||"):
         try:

@@ -38,12 +38,12 @@ def fill(template: FixTemplate, signature: Signature, scope: RunScope) -> Fix | 
     """One fix for one run, or None if it does not hold or the version has no such flag."""
     versions = scope.versions
     if template.vllm is not None:
-        inside = versions.within(Versions.parse_spec(str(template.vllm)))
+        inside = versions.within(Versions.parse_spec(template.vllm))
         if inside is False:
             return None
         # Only some possible versions take this fix: it stays, and says for which.
         if inside is None:
-            versions = versions & Versions.parse_spec(str(template.vllm))
+            versions = versions & Versions.parse_spec(template.vllm)
     holds = True if template.when is None else template.when.truth(scope)
     if holds is False:
         return None

@@ -144,7 +144,7 @@ def _deepest(
 def _fits(signature: Signature, scope: RunScope, before: frozenset[str]) -> bool:
     if signature.after_run is not None and not before & set(signature.after_run.any_of):
         return False
-    if signature.vllm is not None and scope.vllm_in(str(signature.vllm)) is False:
+    if signature.vllm is not None and scope.vllm_in(signature.vllm) is False:
         return False
     return signature.when is None or signature.when.truth(scope) is True
 

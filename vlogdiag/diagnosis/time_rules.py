@@ -1,7 +1,8 @@
 """Rules about time: several records in a row (`sequence`), or something that then fails to come (`silence`).
 
 Time is log time only. A silence is decided by the moment of the record that ends it, or by the last value of the clock,
-never by the lines between, so that skipping lines that match nothing changes nothing.
+never by the lines between, so that skipping lines that match nothing changes nothing. Order is that of the lines: records
+arrive when they are complete, so a message of one line overtakes the longer one before it.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class TimeRules:
         self._gates = frozenset(self.gates)
         self._gathered: dict[str, OrderedDict[Key, _Gathering]] = {s.id: OrderedDict() for s, _ in self._sequences}
         self._pending: dict[str, OrderedDict[Key, _Found]] = {s.id: OrderedDict() for s, _ in self._silences}
+        self._ended: dict[tuple[str, int], int] = {}  # last line of what ends a silence, by rule and run
 
     @property
     def gates(self) -> tuple[str, ...]:
@@ -99,7 +101,7 @@ class TimeRules:
                 limit = self._limit(silence, found)
                 if limit is not None and found.time is not None and now - found.time >= limit:
                     del pending[key]
-                    fired.append(_detection(signature, [found]))
+                    fired.append(self._detection(signature, [found]))
         return fired
 
     def at_end(self, runs_open: Callable[[int], bool]) -> list[Detection]:
@@ -109,7 +111,7 @@ class TimeRules:
             if silence.at_end:
                 for (run, _), found in self._pending[signature.id].items():
                     if runs_open(run):
-                        fired.append(_detection(signature, [found], at_end=True))
+                        fired.append(self._detection(signature, [found], at_end=True))
         return fired
 
     def forget(self, run: int) -> None:
@@ -117,6 +119,8 @@ class TimeRules:
         for pending in self._pending.values():
             for key in [k for k in pending if k[0] == run]:
                 del pending[key]
+        for ended in [k for k in self._ended if k[1] == run]:
+            del self._ended[ended]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TimeRules:
         twin = copy.copy(self)
@@ -124,6 +128,7 @@ class TimeRules:
         twin._scope_of = copy.deepcopy(self._scope_of, memo)
         twin._gathered = copy.deepcopy(self._gathered, memo)
         twin._pending = copy.deepcopy(self._pending, memo)
+        twin._ended = dict(self._ended)
         return twin
 
     # --- sequences ---
@@ -145,18 +150,13 @@ class TimeRules:
                 if len(states) > MAX_KEYS:
                     states.popitem(last=False)
             self._add(sequence, state, number, found)
-            if self._complete(sequence, state):
-                chain = sorted(_links(sequence, state), key=lambda f: f.line.number)
+            chain = _chain(sequence, state)
+            if chain:
                 del states[key]
-                yield _detection(signature, chain)
+                yield self._detection(signature, chain)
             return  # one record serves one step
 
     def _add(self, sequence: Sequence, state: _Gathering, number: int, found: _Found) -> None:
-        if not sequence.any_order and any(
-            not step.optional and len(state.steps[before]) < step.at_least
-            for before, step in enumerate(sequence.steps[:number])
-        ):
-            return  # its predecessors have not been seen
         state.steps[number].append(found)
         del state.steps[number][:-MAX_GATHERED]
         limit = None
@@ -166,13 +166,6 @@ class TimeRules:
         if limit is not None and found.time is not None:
             for gathered in state.steps:
                 gathered[:] = [f for f in gathered if f.time is None or found.time - f.time <= limit]
-
-    @staticmethod
-    def _complete(sequence: Sequence, state: _Gathering) -> bool:
-        return all(
-            step.optional or len(found) >= step.at_least
-            for step, found in zip(sequence.steps, state.steps, strict=True)
-        )
 
     # --- silences ---
 
@@ -184,6 +177,10 @@ class TimeRules:
             if not silence.until
             else any(self._matcher.search(p, text) is not None for p in silence.until)
         )
+        if silence.until and ends:
+            self._ended[signature.id, record.run] = max(
+                record.first.number, self._ended.get((signature.id, record.run), 0)
+            )
         if ends:
             by = _by(silence.by, record, begins.captures if begins is not None else {})
             for key, found in [
@@ -197,13 +194,15 @@ class TimeRules:
                     and record.time is not None
                     and record.time - found.time >= limit
                 ):
-                    yield _detection(signature, [found])
+                    yield self._detection(signature, [found])
         if begins is not None and (
             silence.when is None or silence.when.truth(self._scope_of(record, begins.captures)) is True
         ):
             key = (record.run, _by(silence.by, record, begins.captures))
-            if silence.until and key in pending:
-                return  # the first one counts
+            if silence.until and (
+                key in pending or self._ended.get((signature.id, record.run), 0) > begins.line.number
+            ):
+                return  # the first one counts, and what came later has ended it
             pending[key] = begins
             if len(pending) > MAX_KEYS:
                 pending.popitem(last=False)
@@ -211,6 +210,44 @@ class TimeRules:
     def _limit(self, silence: Silence, found: _Found) -> float | None:
         quantity = silence.for_.evaluate(self._scope_of(found.record, found.captures))
         return float(quantity.number) if quantity is not None and quantity.number is not None else None
+
+    # --- what is reported ---
+
+    def _detection(self, signature: Signature, chain: list[_Found], *, at_end: bool = False) -> Detection:
+        """The chain's first record leads; the last one's captures win, since they say how it ended."""
+        captures: Captures = {}
+        for found in chain:
+            for name, value in found.captures.items():
+                if value is not None or name not in captures:
+                    captures[name] = value
+        lead = chain[0]
+        others = [found.line for found in chain[1:]]
+        if len(others) > MAX_SHOWN:
+            others = [*others[: MAX_SHOWN - 1], others[-1]]
+        return Detection(
+            signature,
+            lead.record,
+            captures,
+            lead.line,
+            lead.start,
+            tuple(self._refinements(signature, lead.record, lead.record.text)),
+            tuple(others),
+            at_end=at_end,
+            last=chain[-1].record,
+            times=len(chain),
+        )
+
+    def _refinements(self, base: Signature, record: Record, text: str) -> Iterator[Signature]:
+        """Refinements that the leading record allows, each before its own; their conditions are asked when judging."""
+        for child in self._matcher.rules.children.get(base.id, ()):
+            match = child.match
+            if match is not None and not (
+                (not match.lines or self._matcher.first(match.lines, text) is not None)
+                and self._matcher.holds(match, record, text)
+            ):
+                continue
+            yield child
+            yield from self._refinements(child, record, text)
 
     # --- matching one record ---
 
@@ -231,14 +268,27 @@ class TimeRules:
         return _Found(record, line_at(record, place.start), place.start, captures)
 
 
-def _links(sequence: Sequence, state: _Gathering) -> Iterator[_Found]:
-    """What a complete sequence is shown as: of a step that may come once, the record nearest to the next step.
+def _chain(sequence: Sequence, state: _Gathering) -> list[_Found]:
+    """The records of a complete sequence in order of their lines; empty while something is missing.
 
-    Of ten kernels compiled while serving, the last one before the time-out explains it, and the time-out itself must
-    not drown among them.
+    Ordered steps are looked up from the last one backwards, nearest first: of ten kernels compiled while serving, the last
+    one before the time-out explains it, and the time-out itself must not drown among them.
     """
-    for step, found in zip(sequence.steps, state.steps, strict=True):
-        yield from found[-1:] if step.at_least == 1 and not sequence.any_order else found
+    limit: float = float("inf")
+    links: list[_Found] = []
+    for step, found in zip(reversed(sequence.steps), reversed(state.steps), strict=True):
+        before = sorted((f for f in found if f.line.number < limit), key=lambda f: f.line.number)
+        if step.optional or sequence.any_order:
+            links.extend(before)
+            if not step.optional and len(before) < step.at_least:
+                return []
+            continue
+        if len(before) < step.at_least:
+            return []
+        chosen = before[-1:] if step.at_least == 1 else before
+        links.extend(chosen)
+        limit = chosen[-step.at_least].line.number
+    return sorted(links, key=lambda f: f.line.number)
 
 
 def _by(names: Iterable[str], record: Record, captures: Mapping[str, Quantity | None]) -> tuple[object, ...]:
@@ -251,28 +301,3 @@ def _by(names: Iterable[str], record: Record, captures: Mapping[str, Quantity | 
         "host": origin.host,
     }
     return tuple(own[name] if name in own else getattr(captures.get(name), "value", None) for name in names)
-
-
-def _detection(signature: Signature, chain: list[_Found], *, at_end: bool = False) -> Detection:
-    """The chain's first record leads; the last one's captures win, since they say how it ended."""
-    captures: Captures = {}
-    for found in chain:
-        for name, value in found.captures.items():
-            if value is not None or name not in captures:
-                captures[name] = value
-    lead = chain[0]
-    others = [found.line for found in chain[1:]]
-    if len(others) > MAX_SHOWN:
-        others = [*others[: MAX_SHOWN - 1], others[-1]]
-    return Detection(
-        signature,
-        lead.record,
-        captures,
-        lead.line,
-        lead.start,
-        (),
-        tuple(others),
-        at_end=at_end,
-        last=chain[-1].record,
-        times=len(chain),
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from vlogdiag.catalog import VersionError, Versions
 
 from vlogdiag.signatures.expr import Expr, ExprError, Text, parse_expr, parse_text
 from vlogdiag.signatures.matches import match_fields, read_match, read_patterns
@@ -77,15 +77,16 @@ class RuleReader:
             self.complain(node, f"text: {error.message}")
             return None
 
-    def specifiers(self, node: Node | None) -> SpecifierSet | None:
+    def specifiers(self, node: Node | None) -> str | None:
         """A PEP 440 specifier set."""
         if not isinstance(node, Scalar):
             return None
         try:
-            return SpecifierSet(node.text)
-        except InvalidSpecifier:
+            Versions.parse_spec(node.text)
+        except VersionError:
             self.complain(node, f"{node.text!r} is no PEP 440 specifier such as '>=0.11,<0.20'")
             return None
+        return node.text
 
     def by(self, node: Node | None) -> tuple[str, ...]:
         """What separates events."""

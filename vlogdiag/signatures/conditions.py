@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from vlogdiag.catalog.versions import VersionError, Versions
 
 from vlogdiag.signatures import arithmetic
 from vlogdiag.signatures.arithmetic import Maybe
@@ -316,8 +316,8 @@ class _Builder:
         if function == "in_text":
             return lambda scope: arithmetic.boolean(scope.in_text(text))
         try:
-            SpecifierSet(text)
-        except InvalidSpecifier as error:
+            Versions.parse_spec(text)
+        except VersionError as error:
             raise ExprError(f"{text!r} is no PEP 440 specifier", node.col_offset) from error
         return lambda scope: arithmetic.boolean(scope.vllm_in(text))
 

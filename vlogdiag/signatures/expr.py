@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from vlogdiag.signatures.arithmetic import truth
 from vlogdiag.signatures.conditions import FUNCTIONS, MAX_SOURCE, Evaluator, ExprError, Scope, compile_condition
@@ -17,14 +18,20 @@ from vlogdiag.values import Quantity, format_quantity, raw
 __all__ = ["FUNCTIONS", "MAX_SOURCE", "Expr", "ExprError", "Scope", "Text", "parse_expr", "parse_text"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Expr:
-    """One condition or computed value."""
+    """One condition or computed value; compiled on first use, so that most rules of most runs cost nothing."""
 
     source: str
     names: frozenset[str]
     """Captures and dotted names that it reads."""
-    _evaluator: Evaluator = field(repr=False, compare=False)
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return compile_condition(self.source, lambda name: True)[0]  # names were checked when the rule was read
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"source": self.source, "names": self.names}
 
     def evaluate(self, scope: Scope) -> Quantity | None:
         """The value; None is unknown. Never raises for a value."""
@@ -76,10 +83,10 @@ class Text:
 def parse_expr(source: str, *, names: Callable[[str], bool], where: str | None = None) -> Expr:
     """Read a condition; `names` says which names exist. Raises ExprError, `where` put before its message."""
     try:
-        evaluator, used = compile_condition(source, names)
+        _, used = compile_condition(source, names)
     except ExprError as error:
         raise ExprError(error.message, error.position, where) from error
-    return Expr(source, used, evaluator)
+    return Expr(source, used)
 
 
 def parse_text(source: str, *, names: Callable[[str], bool], where: str | None = None) -> Text:

@@ -7,26 +7,9 @@ from dataclasses import dataclass
 
 import yaml
 
+from vlogdiag.signatures.faults import Fault, RuleError
 
-@dataclass(frozen=True, slots=True, order=True)
-class Fault:
-    """One mistake in a rule file; line and column count from 1."""
-
-    path: str
-    line: int
-    column: int
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}: {self.message}"
-
-
-class RuleError(Exception):
-    """Rules that cannot be used: all their faults, in file order."""
-
-    def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults: tuple[Fault, ...] = tuple(sorted(set(faults)))
-        super().__init__("\n".join(map(str, self.faults)))
+__all__ = ["Fault", "RuleError"]  # and the nodes below, which the other modules of this room import by name
 
 
 @dataclass(frozen=True, slots=True)

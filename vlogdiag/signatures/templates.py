@@ -80,6 +80,9 @@ class Pattern:
     """Hole name to hole type."""
     is_regex: bool = False
 
+    def __getstate__(self) -> dict[str, object]:
+        return {name: self.__dict__[name] for name in ("source", "gate", "holes", "types", "is_regex")}
+
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
         """What a template's text must hold, in order."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from packaging.specifiers import SpecifierSet
-
 from vlogdiag.model import Confidence, Level, Phase, Reading, Role, Severity
 from vlogdiag.signatures.expr import Expr, Text
 from vlogdiag.signatures.templates import Pattern
@@ -124,7 +122,7 @@ class FixTemplate:
     trade_off: Text | None = None
     question: Text | None = None
     """What to look up when `when` cannot be decided."""
-    vllm: SpecifierSet | None = None
+    vllm: str | None = None
     """Versions that the fix is for."""
 
 
@@ -178,7 +176,7 @@ class Signature:
     after_run: AfterRun | None = None
     corroborate: tuple[Corroborate, ...] = ()
     known_bug: KnownBug | None = None
-    vllm: SpecifierSet | None = None
+    vllm: str | None = None
     references: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
     quiet_reason: str | None = None

@@ -1,0 +1,1 @@
+"""Generators and benchmarks; never imported by the package."""

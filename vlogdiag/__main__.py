@@ -1,0 +1,5 @@
+"""`python -m vlogdiag` is `vlogdiag`."""
+
+from vlogdiag.cli import main
+
+main()
