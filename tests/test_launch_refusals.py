@@ -109,6 +109,13 @@ def test_a_variable_of_others_is_not_touched() -> None:
     assert new == 'LEN=8192\npython check.py $LEN\nvllm serve m --max-model-len "4096"\n'
 
 
+def test_an_exported_variable_is_not_touched() -> None:
+    text = "export LEN=8192\nvllm serve m --max-model-len $LEN\n"
+    command = the_command(find_commands(text))
+    assert command.known_arguments == ("m", "--max-model-len", "8192")
+    assert apply(text, command, LENGTH) == "export LEN=8192\nvllm serve m --max-model-len 4096\n"
+
+
 def test_a_variable_that_a_sourced_file_may_change_has_no_known_value() -> None:
     text = "LEN=8192\nsource settings.env\nvllm serve m --max-model-len $LEN\n"
     command = the_command(find_commands(text))

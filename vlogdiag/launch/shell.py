@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 from tree_sitter import Node
 
 from vlogdiag.launch.command import EnvPlace, Kind, LaunchCommand, Site, Source, Word, position
 from vlogdiag.launch.container_env import container_environment
-from vlogdiag.launch.entry import Found, Nested, find_entry, name_of
+from vlogdiag.launch.entry import Found, Nested, find_entry
 from vlogdiag.launch.inset import Inset, double_quoted, verbatim
 from vlogdiag.launch.nesting import inside
 from vlogdiag.launch.quoting import unquote
 from vlogdiag.launch.shell_env import shell_environment
-from vlogdiag.launch.shell_tree import Span, Tree, array_words, command_words, condition, in_function, parse, unreadable
+from vlogdiag.launch.shell_tree import Span, Tree, array_words, command_words, in_function, parse, unreadable
+from vlogdiag.launch.shell_variables import assignments, self_reference, source
 
-_HARMLESS = frozenset(("echo", "printf", "log", "info", "warn", "logger"))
-"""A variable that these print is still the launch command's own."""
-_ASSIGNERS = frozenset(("read", "mapfile", "readarray", "source", ".", "eval", "getopts", "unset"))
-"""These can change a variable without an assignment that the text shows."""
 _ARRAY = re.compile(r'^"?\$\{(\w+)\[[@*]\]\}"?$')
 _VARIABLE = re.compile(r'^"?\$(?:([A-Za-z_]\w*)|\{(\w+)\})"?$')
 _MAX_DEPTH = 4
@@ -145,9 +140,13 @@ def _read_words(tree: Tree, command: Node) -> _Reading:
             continue
         word = _word(tree, span, 0)
         if variable:
-            word = replace(word, source=_source(reading, variable[1] or variable[2]))
+            word = replace(word, source=_value_of(reading, variable))
         reading.words.append(word)
     return reading
+
+
+def _value_of(reading: _Reading, variable: re.Match[str]) -> Source | None:
+    return source(reading.tree, reading.command, variable[1] or variable[2])
 
 
 def _word(tree: Tree, span: Span, site: int) -> Word:
@@ -159,7 +158,7 @@ def _word(tree: Tree, span: Span, site: int) -> Word:
 
 def _spread_string(reading: _Reading, name: str) -> list[Word] | None:
     """`$ARGS` without quotes, where ARGS is one literal string and what was appended to it."""
-    parts = _parts(reading, name)
+    parts = assignments(reading.tree, reading.command, name)
     if parts is None:
         return None
     tree = reading.tree
@@ -178,7 +177,7 @@ def _spread_string(reading: _Reading, name: str) -> list[Word] | None:
             return None
         if not inner.text or re.search(r"\$\(|`", inner.text):
             return None
-        own = _self_reference(name).match(inner.text)
+        own = self_reference(name).match(inner.text)
         hits = list(re.compile(r"\S+").finditer(inner.text, own.end() if own else 0))
         used = hits[-1].end() if hits else len(inner.text)
         tokens = tuple(inner.span(*hit.span()) for hit in hits)
@@ -189,15 +188,9 @@ def _spread_string(reading: _Reading, name: str) -> list[Word] | None:
     return words
 
 
-@cache
-def _self_reference(name: str) -> re.Pattern[str]:
-    """`$ARGS` or `${ARGS}` at the beginning of what is assigned to ARGS: an append."""
-    return re.compile(rf"\$(?:{name}(?!\w)|\{{{name}\}})")
-
-
 def _spread_array(reading: _Reading, name: str) -> list[Word] | None:
     """`"${ARGS[@]}"`, where ARGS is one literal array and what was appended to it."""
-    parts = _parts(reading, name)
+    parts = assignments(reading.tree, reading.command, name)
     if parts is None:
         return None
     tree = reading.tree
@@ -215,95 +208,5 @@ def _spread_array(reading: _Reading, name: str) -> list[Word] | None:
         for span in spans:
             word = _word(tree, span, site)
             variable = _VARIABLE.match(word.raw)
-            words.append(replace(word, source=_source(reading, variable[1] or variable[2])) if variable else word)
+            words.append(replace(word, source=_value_of(reading, variable)) if variable else word)
     return words
-
-
-def _parts(reading: _Reading, name: str) -> list[tuple[Node, str | None]] | None:
-    """The assignment of `name` and its appends, each with the reason not to edit it; None when they are not plain."""
-    tree = reading.tree
-    nodes = tree.assignments.get(name, [])
-    if not nodes or _hidden_change(reading, name, nodes[0]):
-        return None
-    parts: list[tuple[Node, str | None]] = []
-    shared = _other_use(reading, name)
-    for i, node in enumerate(nodes):
-        if node.type != "variable_assignment" or len(node.children) < 3 or node.start_byte > reading.command.start_byte:
-            return None
-        own = _self_reference(name).match(tree.text(node.children[2]).lstrip('"'))
-        appends = tree.text(node.children[1]) == "+=" or own is not None
-        under = condition(tree, node, reading.command)
-        if (i == 0) == appends or (i == 0 and under):
-            return None
-        parts.append((node, under or shared))
-    return parts
-
-
-def _source(reading: _Reading, name: str) -> Source | None:
-    """The one literal assignment of `name`, if there is exactly one."""
-    tree = reading.tree
-    nodes = tree.assignments.get(name, [])
-    if len(nodes) != 1 or nodes[0].type != "variable_assignment" or len(nodes[0].children) < 3:
-        return None
-    node = nodes[0]
-    late = node.start_byte > reading.command.start_byte
-    if (
-        late
-        or condition(tree, node, reading.command)
-        or tree.text(node.children[1]) != "="
-        or _hidden_change(reading, name, node)
-    ):
-        return None
-    value = node.children[-1]
-    raw = tree.text(value)
-    plain = unquote(raw)
-    if not plain.literal or value.type not in ("word", "number", "string", "raw_string", "concatenation"):
-        return None
-    start, end = tree.inset.span(*tree.span(value))
-    return Source(plain.text, start, end, tree.inset.layers, _other_use(reading, name) is None)
-
-
-def _hidden_change(reading: _Reading, name: str, assignment: Node) -> bool:
-    """True when `read`, `source` and their like stand between assignment and use, and may have changed the variable."""
-    tree = reading.tree
-    for command in tree.commands:
-        if assignment.end_byte <= command.start_byte < reading.command.start_byte:
-            words = [tree.inset.text[slice(*span)] for span in command_words(tree, command)]
-            if words and name_of(words[0]) in _ASSIGNERS:
-                changes_all = words[0] in ("source", ".", "eval")
-                if changes_all or name in words[1:]:
-                    return True
-    return False
-
-
-def _other_use(reading: _Reading, name: str) -> str | None:
-    """Where somebody besides the launch command (and `echo`) uses the variable."""
-    tree = reading.tree
-    mine: Sequence[Node] = [reading.command]
-    for use in tree.uses.get(name, []):
-        holder: Node | None = use
-        while holder is not None and holder.type not in ("command", "variable_assignment"):
-            holder = tree.parent(holder)
-        if holder is None:
-            return f"{name} is used in line {tree.line(use)} too"
-        if holder.type == "variable_assignment":
-            target = tree.text(holder.children[0])
-            if target == name or _only_for(reading, target):
-                continue
-            return f"{name} is used in line {tree.line(use)} too"
-        spans = command_words(tree, holder)
-        program = tree.inset.text[slice(*spans[0])] if spans else ""
-        if holder not in mine and name_of(program) not in _HARMLESS:
-            return f"{name} is used in line {tree.line(use)} too"
-    used_here = sum(1 for use in tree.uses.get(name, []) if _is_under(use, reading.command))
-    return f"{name} is used twice in the command" if used_here > 1 else None
-
-
-def _only_for(reading: _Reading, target: str) -> bool:
-    """True when the launch command spreads `target`: a variable inside ARGS=(…) is used by the command alone."""
-    text = reading.tree.text(reading.command)
-    return bool(re.search(rf"\$\{{?{target}(\[[@*]\])?\b", text))
-
-
-def _is_under(node: Node, ancestor_node: Node) -> bool:
-    return ancestor_node.start_byte <= node.start_byte < ancestor_node.end_byte
