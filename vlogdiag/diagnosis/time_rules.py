@@ -1,8 +1,8 @@
 """Rules about time: several records in a row (`sequence`), or something that then fails to come (`silence`).
 
 Time is log time only. A silence is decided by the moment of the record that ends it, or by the last value of the clock,
-never by the lines between, so that skipping lines that match nothing changes nothing. Order is that of the lines: records
-arrive when they are complete, so a message of one line overtakes the longer one before it.
+never by the lines between, so that skipping lines that match nothing changes nothing. Order is that of the lines, since
+records arrive when they are complete: a message of one line overtakes the longer one before it.
 """
 
 from __future__ import annotations
@@ -186,6 +186,8 @@ class TimeRules:
             for key, found in [
                 (k, f) for k, f in pending.items() if k[0] == record.run and (k[1] == by or begins is None)
             ]:
+                if record.lines[-1].number < found.line.number:
+                    continue  # it was printed before and only completed later
                 del pending[key]
                 limit = self._limit(silence, found)
                 if (
@@ -271,8 +273,8 @@ class TimeRules:
 def _chain(sequence: Sequence, state: _Gathering) -> list[_Found]:
     """The records of a complete sequence in order of their lines; empty while something is missing.
 
-    Ordered steps are looked up from the last one backwards, nearest first: of ten kernels compiled while serving, the last
-    one before the time-out explains it, and the time-out itself must not drown among them.
+    Ordered steps are looked up from the last one backwards, nearest first: of ten kernels compiled while serving, the
+    last one before the time-out explains it, and the time-out itself must not drown among them.
     """
     limit: float = float("inf")
     links: list[_Found] = []
