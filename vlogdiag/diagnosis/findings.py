@@ -56,7 +56,7 @@ def finding_of(incident: Incident, source: str) -> Finding:
         run=incident.run.number,
         first=_position(lead.line, lead.record),
         last=_position(last_record.lines[-1], last_record),
-        count=member.hit.count,
+        count=member.hit.count + sum(m.hit.count for m in incident.consequences if _repeats(m, member)),
         speakers=tuple(member.hit.speakers),
         ranks=tuple(sorted(member.hit.ranks)),
         ranks_missing=_missing(member),
@@ -159,9 +159,17 @@ def _assumed(assumed: Mapping[str, Quantity], scope: RunScope) -> tuple[Evidence
     )
 
 
+def _repeats(member: Member, cause: Member) -> bool:
+    """A parent prints what its child printed, with less around it: counted, not listed."""
+    base = cause.hit.lead.signature.id
+    return member.hit.lead.signature.id == base and member.signature.id in (cause.signature.id, base)
+
+
 def _consequences(incident: Incident, source: str) -> tuple[Consequence, ...]:
     folded: dict[str, list[Member]] = {}
     for member in incident.consequences:
+        if _repeats(member, incident.cause):
+            continue
         folded.setdefault(member.signature.id, []).append(member)
     return tuple(
         Consequence(
