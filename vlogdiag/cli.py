@@ -32,6 +32,7 @@ from vlogdiag.cli_fix import fix
 from vlogdiag.cli_flags import flags_app
 from vlogdiag.cli_rules import rules_app
 from vlogdiag.cli_tail import tail
+from vlogdiag.cli_whatif import whatif
 
 if TYPE_CHECKING:
     from vlogdiag.log.when import Moment
@@ -51,6 +52,7 @@ app.add_typer(rules_app, name="rules")
 app.add_typer(flags_app, name="flags")
 app.command()(tail)
 app.command()(fix)
+app.command()(whatif)
 
 
 def _version(value: bool) -> None:

@@ -1,0 +1,1 @@
+"""Memory sums: from what a run printed to what fits."""
