@@ -23,8 +23,8 @@ _VOCABULARY = words("""
     fake fim first frame generated generation image img in input invalid kv last latency mask max mean middle min mm
     modality multi multimodal new newline next no num number of one out output pad page parser patch per placeholder
     prefill prefix prev previous prompt query reasoning role row sampled sec second seconds sep separator seq single
-    soft special speech start step stop suffix system target text think thinking tile time timestamp tool tools total
-    tpot ttft unexpected unique unk unknown video vision vocab wait wasted word
+    soft special speech start step stop suffix system target text think thinking tik tile time timestamp tool tools
+    total tpot ttft unexpected unique unk unknown video vision vocab wait wasted word
     """)
 """`X_token` is a secret unless X says that a model's vocabulary or an amount is meant."""
 

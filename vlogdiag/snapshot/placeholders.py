@@ -52,6 +52,10 @@ class Placeholders:
             number = self._numbers[key] = self._last[kind]
         return f"<{kind}-{number}>"
 
+    def start_counting(self) -> None:
+        """Count from here on; what stands for what is kept."""
+        self._counts.clear()
+
     def counts(self) -> Mapping[str, int]:
         """How many replacements were made, by kind; never the values."""
         return dict(sorted(self._counts.items()))

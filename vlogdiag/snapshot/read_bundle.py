@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import io
 import json
-import re
 import tarfile
 import zlib
 from bisect import bisect_right
@@ -19,22 +18,13 @@ from vlogdiag.live.readings import ReadingError, read_lines
 from vlogdiag.model import Reading
 from vlogdiag.snapshot.bundle import FORMAT, LOG, MANIFEST, MAX_TOTAL
 from vlogdiag.snapshot.collect.gpu import READING_FILE
+from vlogdiag.snapshot.columns import parseable
 
 MAX_UNPACKED = MAX_TOTAL + (4 << 20)
 """Bytes that are unpacked at most: the files, their tar headers and the manifest."""
 MAX_MANIFEST = 4 << 20
 MAX_MEMBERS = 200
 _WANTED = (MANIFEST, LOG, f"gpu/{READING_FILE}")
-
-# What stands in the column of a host or an address is taken by header parsers for one; a placeholder is not.
-_COLUMNS = (
-    (
-        re.compile(rb"^((?:[A-Z][a-z]{2} [ \d]\d|\d{4}-\d\d-\d\d)[T ]\d\d:\d\d:\d\d\S{0,16} )<(host-\d{1,9})> ", re.M),
-        rb"\1\2 ",
-    ),
-    (re.compile(rb"^(.{0,200}?pid=\d{1,9}, ip=)<ip-(\d{1,9})>", re.M), rb"\1ip.\2"),
-    (re.compile(rb"(^|[ \]])<(host-\d{1,9})>(:\d{1,9}:\d{1,9} \[\d)", re.M), rb"\1\2\3"),
-)
 
 
 class BundleError(Exception):
@@ -95,7 +85,7 @@ def read_bundle(file: IO[bytes]) -> BundleLog | None:
     data, starts = _joined(members.get(LOG, b""), manifest)
     return BundleLog(
         name=str((manifest.get("log") or {}).get("name") or LOG),
-        data=_parseable(data),
+        data=parseable(data),
         readings=_readings(members.get(f"gpu/{READING_FILE}", b"")),
         alive=bool(manifest.get("alive")),
         manifest=manifest,
@@ -107,7 +97,7 @@ class _NotOurs(Exception):  # noqa: N818 - reads as what it is
     """The file is no snapshot."""
 
 
-def _members(stream: IO[bytes]) -> dict[str, bytes]:
+def _members(stream: gzip.GzipFile) -> dict[str, bytes]:
     """The wanted files by their names below the archive's folder; the manifest must be the first member."""
     found: dict[str, bytes] = {}
     limited = _Limited(stream)
@@ -138,7 +128,7 @@ def _members(stream: IO[bytes]) -> dict[str, bytes]:
 class _Limited(io.RawIOBase):
     """A stream that ends in an error after `MAX_UNPACKED` bytes: an archive may unpack to terabytes."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: gzip.GzipFile) -> None:
         self._stream = stream
         self._left = MAX_UNPACKED
 
@@ -187,12 +177,6 @@ def _joined(log: bytes, manifest: Mapping[str, Any]) -> tuple[bytes, tuple[tuple
         starts.append((len(out) + 1, number))
         out += lines[at - 1 : at - 1 + count]
     return b"\n".join(out) + (b"\n" if out else b""), tuple(starts) or ((1, 1),)
-
-
-def _parseable(data: bytes) -> bytes:
-    for pattern, replacement in _COLUMNS:
-        data = pattern.sub(replacement, data)
-    return data
 
 
 def _readings(data: bytes) -> tuple[Reading, ...]:

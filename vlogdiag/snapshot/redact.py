@@ -70,6 +70,10 @@ class Redactor:
         cleaned: Thing = self._data(value, key) if self.enabled else value
         return cleaned
 
+    def start_counting(self) -> None:
+        """Count replacements from here on: a first pass over everything only learns what is to be hidden."""
+        self._placeholders.start_counting()
+
     def counts(self) -> Mapping[str, int]:
         """How many replacements were made, by kind."""
         return self._placeholders.counts()

@@ -41,7 +41,7 @@ class Context:
     """What is known before anything is collected."""
 
     processes: tuple[ServerProcess, ...] = ()
-    """The process that was meant first (the API server), then the others of its tree."""
+    """The API server first, then the others of its tree."""
     run: RunSummary | None = None
     """The last start of the log."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -64,10 +64,14 @@ class Context:
         return self.processes[0] if self.processes else None
 
     @property
+    def seen(self) -> ServerProcess | None:
+        """The first process of the server's whose environment may be read: its children have inherited it."""
+        return next((process for process in self.processes if process.environment), None)
+
+    @property
     def seen_environment(self) -> Mapping[str, str]:
         """The server's environment where it may be read, else this program's."""
-        leader = self.leader
-        return leader.environment if leader is not None and leader.environment is not None else self.environment
+        return self.seen.environment or {} if self.seen is not None else self.environment
 
 
 @dataclass(frozen=True, slots=True)

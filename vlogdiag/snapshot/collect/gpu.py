@@ -48,8 +48,10 @@ def collect(context: Context, *, reading: Callable[[Context], Reading] | None = 
             )
         else:
             missing.append(Unavailable(name.removesuffix(".txt"), answer.reason))
-    said_missing = [line.partition(": ") for line in describe_missing(taken)]
-    missing += [Unavailable(source, reason) for source, _, reason in said_missing]
+    for line in describe_missing(taken):
+        source, _, reason = line.partition(": ")
+        if source not in ("metrics", "health"):  # server.py asks the same pages
+            missing.append(Unavailable(source, reason))
     data: dict[str, Any] = {"reading": encode(taken), "said": list(describe(taken))}
     return Collected(NAME, data, files, tuple(missing))
 

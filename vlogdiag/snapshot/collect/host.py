@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from vlogdiag.live.cgroup import find_group, machine_oom_kills
+from vlogdiag.live.cgroup import UNLIMITED, find_group, machine_oom_kills
 from vlogdiag.model import Unavailable
 from vlogdiag.snapshot.collect.base import Collected, Context
 from vlogdiag.snapshot.collect.model_folder import find_model_folder
@@ -65,7 +65,8 @@ def _group(pid: int | str, root: Path) -> dict[str, Any] | None:
         level = {}
         for name in _GROUP_FILES:
             try:
-                level[name] = (folder / name).read_text(errors="replace")[:2000].strip()
+                text = (folder / name).read_text(errors="replace")[:2000].strip()
+                level[name] = "max" if text.isdecimal() and int(text) >= UNLIMITED else text
             except OSError:
                 continue  # the other version's, or a controller that is off
         levels[str(folder)] = level

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from vlogdiag.diagnosis.arguments import from_shell
 from vlogdiag.model import Unavailable
 from vlogdiag.snapshot.collect.base import Collected, Context, ServerProcess
 from vlogdiag.snapshot.collect.environment import allowed
@@ -18,7 +20,7 @@ def collect(context: Context) -> Collected:
     missing: list[Unavailable] = []
     leader = context.leader
     data: dict[str, Any] = {
-        "command": shlex.join(leader.argv) if leader is not None and leader.argv else None,
+        "command": shlex.join(leader.argv) if leader is not None and is_server(leader.argv) else None,
         "arguments": dict(context.arguments),
         "processes": [_process(process) for process in context.processes],
     }
@@ -27,17 +29,18 @@ def collect(context: Context) -> Collected:
         data["vllm_version_by_log"] = context.run.vllm_version or context.run.versions_possible
     if leader is None:
         missing.append(Unavailable("launch", "no vLLM process is running (or none that this user may see)"))
-        data["environment_of"] = "this program, not the server"
-        data["environment"] = allowed(context.environment)
-    elif leader.environment is None:
+    elif context.seen is None:
         missing.append(Unavailable(f"environment of process {leader.pid}", "not permitted"))
-        data["environment_of"] = "this program, not the server"
-        data["environment"] = allowed(context.environment)
-    else:
-        data["environment_of"] = f"process {leader.pid}"
-        data["environment"] = allowed(leader.environment)
-        data["environment_left_out"] = len(leader.environment) - len(data["environment"])
+    seen = context.seen_environment
+    data["environment_of"] = "this program, not the server" if context.seen is None else f"process {context.seen.pid}"
+    data["environment"] = allowed(seen)
+    data["environment_left_out"] = len(seen) - len(data["environment"])
     return Collected(NAME, data, unavailable=tuple(missing))
+
+
+def is_server(argv: Sequence[str]) -> bool:
+    """The command line still says how the server was started: a process title that was written over it does not."""
+    return from_shell(shlex.join(argv)) is not None
 
 
 def _process(process: ServerProcess) -> dict[str, Any]:

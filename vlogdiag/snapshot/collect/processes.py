@@ -55,9 +55,9 @@ def find_processes(
 
 
 def environment_of(process: psutil.Process) -> Mapping[str, str] | None:
-    """The environment it was started with; None where it may not be read."""
+    """The environment it was started with; None where it may not be read, or a new title was written over it."""
     try:
-        return process.environ()
+        return process.environ() or None
     except (psutil.Error, OSError):
         return None
 
@@ -100,7 +100,7 @@ def _read(process: psutil.Process) -> ServerProcess:
     memory = ask(process.memory_info)
     return ServerProcess(
         process.pid,
-        argv=tuple(argv) if isinstance(argv, list) else (),
+        argv=tuple(word for word in argv if word) if isinstance(argv, list) else (),
         title=_text(ask(lambda: describe_process(process))) or _text(ask(process.name)) or "",
         parent=_int(ask(process.ppid)),
         status=_text(ask(process.status)),

@@ -40,7 +40,7 @@ def collect(context: Context) -> Collected:
     tools: dict[str, Any] = {}
     for tool, place in found.items():
         if place is None:
-            missing.append(Unavailable(tool, "not on the server's PATH"))
+            missing.append(Unavailable(tool, "not on PATH"))
             continue
         answer = answers[tool]
         if isinstance(answer, Output):
@@ -50,7 +50,7 @@ def collect(context: Context) -> Collected:
             missing.append(Unavailable(tool, answer.reason))
     home = environment.get("CUDA_HOME") or environment.get("CUDA_PATH")
     data: dict[str, Any] = {
-        "of": "the server's environment" if context.leader is not None else "this program's environment",
+        "of": "the server's environment" if context.seen is not None else "this program's environment",
         "PATH": path,
         "CUDA_HOME": home,
         "CUDA_HOME_version": _cuda_version(Path(home)) if home else None,

@@ -47,7 +47,7 @@ def collect(context: Context) -> Collected:
     data: dict[str, Any] = {
         "site_packages": [str(folder) for folder in chosen],
         "python": _python(chosen[0]),
-        "packages": {name: ", ".join(packages[name]) for name in sorted(SHOWN & packages.keys())},
+        "packages": [f"{name}=={version}" for name in sorted(SHOWN & packages.keys()) for version in packages[name]],
         "twice": {name: found for name, found in sorted(packages.items()) if len(found) > 1},
         "editable": sorted(set(editable)),
         "torch": _constants(chosen, "torch/version.py", ("__version__", "cuda", "hip", "git_version", "debug")),
