@@ -35,6 +35,7 @@ from vlogdiag.cli_tail import tail
 from vlogdiag.cli_whatif import whatif
 
 if TYPE_CHECKING:
+    from vlogdiag.loading import Rules
     from vlogdiag.log.when import Moment
     from vlogdiag.model import Reading, Report
 
@@ -99,6 +100,13 @@ def scan(
     readings: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Live readings that `tail --record` wrote.")
     ] = None,
+    timeline: Annotated[bool, typer.Option("--timeline", help="Show the log's own time series and starts.")] = False,
+    timeline_csv: Annotated[
+        Optional[Path], typer.Option(metavar="FILE", help="Write every statistics line as CSV.")
+    ] = None,
+    html: Annotated[
+        Optional[Path], typer.Option(metavar="FILE", help="Write a self-contained page with plots.")
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="More evidence, all references, whole commands.")
     ] = False,
@@ -128,6 +136,8 @@ def scan(
     for problem in done.problems:
         complain(problem)
     _print_report(report, json=json, markdown=markdown, verbose=verbose, no_color=no_color)
+    if timeline or timeline_csv is not None or html is not None:
+        _print_timelines(paths, report, loaded, look.version, show=timeline and not json, csv=timeline_csv, html=html)
     if live and not json:
         _print_live()
     sys.stdout.flush()
@@ -147,6 +157,47 @@ def _print_report(report: Report, *, json: bool, markdown: bool, verbose: bool, 
         from vlogdiag.report.terminal import render
 
         sys.stdout.write(render(report, width=width(), color=colored(no_color), verbose=verbose, unicode=_unicode()))
+
+
+def _print_timelines(
+    paths: list[str],
+    report: Report,
+    rules: Rules,
+    version: str | None,
+    *,
+    show: bool,
+    csv: Path | None,
+    html: Path | None,
+) -> None:
+    """Read the logs once more, every statistics line of them."""
+    from vlogdiag.log.discover import discover
+    from vlogdiag.log.sources import SourceError, read_chunks
+    from vlogdiag.report.timeline import render
+    from vlogdiag.timeline import read_timeline, write_csv
+
+    if "-" in paths:
+        fail("--timeline, --timeline-csv and --html read a log twice; standard input can be read once", USAGE)
+    logs, _ = discover(paths)
+    timelines = []
+    for log in logs:
+        try:
+            timelines.append(read_timeline(log.name, read_chunks(log), rules, version=version))
+        except SourceError:
+            continue  # complained about before
+    if show:
+        for one in timelines:
+            sys.stdout.write("\n" + render(one, width=width(), unicode=_unicode()))
+    try:
+        if csv is not None:
+            with csv.open("w", encoding="utf-8", newline="") as file:
+                for one in timelines:
+                    write_csv(one, file)
+        if html is not None:
+            from vlogdiag.report.html import render as page
+
+            html.write_text(page(report, timelines), encoding="utf-8")
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror or error}", BLIND)
 
 
 def _moment(option: str, text: str | None) -> Moment | None:

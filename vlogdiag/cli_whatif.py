@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -12,25 +12,25 @@ from vlogdiag.cli_common import BLIND, FOUND, USAGE, complain, fail, known_versi
 
 def whatif(
     log: Annotated[
-        Optional[Path], typer.Argument(metavar="[LOG]", help="Log of a run; without it give --model and --card.")
+        Path | None, typer.Argument(metavar="[LOG]", help="Log of a run; without it give --model and --card.")
     ] = None,
     max_model_len: Annotated[
-        Optional[int], typer.Option("--max-model-len", min=1, help="Context length to try.")
+        int | None, typer.Option("--max-model-len", min=1, help="Context length to try.")
     ] = None,
-    max_num_seqs: Annotated[Optional[int], typer.Option("--max-num-seqs", min=1)] = None,
-    max_num_batched_tokens: Annotated[Optional[int], typer.Option("--max-num-batched-tokens", min=1)] = None,
-    utilization: Annotated[Optional[float], typer.Option("--gpu-memory-utilization", min=0.01, max=1.0)] = None,
-    kv_dtype: Annotated[Optional[str], typer.Option("--kv-cache-dtype", help="auto or fp8.")] = None,
-    tensor_parallel: Annotated[Optional[int], typer.Option("--tensor-parallel-size", "-tp", min=1)] = None,
+    max_num_seqs: Annotated[int | None, typer.Option("--max-num-seqs", min=1)] = None,
+    max_num_batched_tokens: Annotated[int | None, typer.Option("--max-num-batched-tokens", min=1)] = None,
+    utilization: Annotated[float | None, typer.Option("--gpu-memory-utilization", min=0.01, max=1.0)] = None,
+    kv_dtype: Annotated[str | None, typer.Option("--kv-cache-dtype", help="auto or fp8.")] = None,
+    tensor_parallel: Annotated[int | None, typer.Option("--tensor-parallel-size", "-tp", min=1)] = None,
     card: Annotated[
-        Optional[str], typer.Option("--card", metavar="SIZE", help="Another card, for example 24GiB.")
+        str | None, typer.Option("--card", metavar="SIZE", help="Another card, for example 24GiB.")
     ] = None,
-    model: Annotated[Optional[str], typer.Option("--model", help="Where no log is at hand: the model's name.")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Where no log is at hand: the model's name.")] = None,
     run: Annotated[
-        Optional[int], typer.Option("--run", min=1, help="Which start of the log (default: the last).")
+        int | None, typer.Option("--run", min=1, help="Which start of the log (default: the last).")
     ] = None,
     vllm_version: Annotated[
-        Optional[str], typer.Option(metavar="X", help="vLLM's version, where the log does not say it.")
+        str | None, typer.Option(metavar="X", help="vLLM's version, where the log does not say it.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="As JSON: fits, kv_tokens, concurrency, assumptions …")] = False,
 ) -> None:

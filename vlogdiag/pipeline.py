@@ -88,7 +88,7 @@ class Pipeline:
         self._given = dict(given or {})
         self._version = version
         self._keep_runs = keep_runs
-        self.on_statistics: Callable[[Statistics], None] | None = None
+        self.on_statistics: Callable[[Statistics, Record], None] | None = None
         """Told every statistics line (a live display wants them all)."""
         self._since = since
         self._until = until
@@ -223,6 +223,11 @@ class Pipeline:
     # --- lines and records ---
 
     @property
+    def runs(self) -> tuple[Run, ...]:
+        """The starts seen so far, with the times of their phases."""
+        return tuple(self._tracker.runs)
+
+    @property
     def phase(self) -> Phase:
         """Phase of the current run."""
         return self._tracker.current.phase
@@ -271,7 +276,7 @@ class Pipeline:
         text = record.text
         if is_statistics(text):
             if self.on_statistics is not None:
-                self.on_statistics(parse_statistics(text))
+                self.on_statistics(parse_statistics(text), record)
             if not matters(text):
                 return
         gates = self._gates.found(text)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from vlogdiag.diagnosis.statistics import Statistics
 from vlogdiag.loading import Rules
 from vlogdiag.log.prefilter import Prefilter
-from vlogdiag.model import Event, Finding, Reading
+from vlogdiag.model import Event, Finding, Reading, Record
 from vlogdiag.pipeline import Pipeline, Result
 
 __all__ = ["LONE_S", "QUIET_S", "Session"]
@@ -98,7 +98,7 @@ class Session:
         """Findings that have been told and still stand."""
         return tuple(self._shown(f) for f, _ in self._told.values())
 
-    def _statistics(self, statistics: Statistics) -> None:
+    def _statistics(self, statistics: Statistics, record: Record) -> None:
         self.statistics = statistics
         if statistics.generation is not None:
             self.throughput.append(statistics.generation)

@@ -54,6 +54,8 @@ class Estimate:
 
 def longest_context(profile: MemoryProfile, kv_memory: float | None = None) -> int | None:
     """Tokens of the longest request that the KV cache holds, in whole blocks."""
+    if kv_memory is None and profile.estimated_len is not None:
+        return profile.estimated_len  # vLLM's own figure, from numbers that it did not round
     memory = profile.kv_memory if kv_memory is None else kv_memory
     if memory is None or not profile.bytes_per_token or profile.bytes_per_token <= 0:
         return profile.kv_tokens if kv_memory is None else None
@@ -98,11 +100,13 @@ def what_if(profile: MemoryProfile, change: Change) -> Estimate:
         kv_memory = profile.kv_memory
     else:
         kv_memory = None
+    same = per_token == profile.bytes_per_token and (kv_memory is None or kv_memory == profile.kv_memory)
     moved = replace(
         profile,
         kv_memory=kv_memory,
         bytes_per_token=per_token,
         kv_tokens=profile.kv_tokens if kv_memory is None else None,
+        estimated_len=profile.estimated_len if same else None,
     )
     longest = longest_context(moved)
     fits: bool | None = None
