@@ -102,11 +102,9 @@ def scan(
     ] = None,
     timeline: Annotated[bool, typer.Option("--timeline", help="Show the log's own time series and starts.")] = False,
     timeline_csv: Annotated[
-        Optional[Path], typer.Option(metavar="FILE", help="Write every statistics line as CSV.")
+        Path | None, typer.Option(metavar="FILE", help="Write every statistics line as CSV.")
     ] = None,
-    html: Annotated[
-        Optional[Path], typer.Option(metavar="FILE", help="Write a self-contained page with plots.")
-    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained page with plots.")] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="More evidence, all references, whole commands.")
     ] = False,

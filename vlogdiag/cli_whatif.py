@@ -14,21 +14,15 @@ def whatif(
     log: Annotated[
         Path | None, typer.Argument(metavar="[LOG]", help="Log of a run; without it give --model and --card.")
     ] = None,
-    max_model_len: Annotated[
-        int | None, typer.Option("--max-model-len", min=1, help="Context length to try.")
-    ] = None,
+    max_model_len: Annotated[int | None, typer.Option("--max-model-len", min=1, help="Context length to try.")] = None,
     max_num_seqs: Annotated[int | None, typer.Option("--max-num-seqs", min=1)] = None,
     max_num_batched_tokens: Annotated[int | None, typer.Option("--max-num-batched-tokens", min=1)] = None,
     utilization: Annotated[float | None, typer.Option("--gpu-memory-utilization", min=0.01, max=1.0)] = None,
     kv_dtype: Annotated[str | None, typer.Option("--kv-cache-dtype", help="auto or fp8.")] = None,
     tensor_parallel: Annotated[int | None, typer.Option("--tensor-parallel-size", "-tp", min=1)] = None,
-    card: Annotated[
-        str | None, typer.Option("--card", metavar="SIZE", help="Another card, for example 24GiB.")
-    ] = None,
+    card: Annotated[str | None, typer.Option("--card", metavar="SIZE", help="Another card, for example 24GiB.")] = None,
     model: Annotated[str | None, typer.Option("--model", help="Where no log is at hand: the model's name.")] = None,
-    run: Annotated[
-        int | None, typer.Option("--run", min=1, help="Which start of the log (default: the last).")
-    ] = None,
+    run: Annotated[int | None, typer.Option("--run", min=1, help="Which start of the log (default: the last).")] = None,
     vllm_version: Annotated[
         str | None, typer.Option(metavar="X", help="vLLM's version, where the log does not say it.")
     ] = None,
