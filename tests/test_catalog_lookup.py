@@ -146,7 +146,7 @@ def test_every_replacement_of_the_notes_is_an_option_of_those_releases() -> None
             words = (note.renamed or note.instead or "").split()
             for word in words:
                 if word.startswith("--"):
-                    option = word.strip("(),").partition("=")[0]
+                    option = word.strip("(),").partition("=")[0].partition(".")[0]
                     found = catalog.flag(option, Versions(note.where))
                     assert found.exists or _released_later(note.instead, found), (
                         name,
