@@ -86,6 +86,16 @@ SHAPES = {
         "cd /x && uv run --with vllm vllm serve m\n",
         "cd /x && A=1 uv run --with vllm vllm serve m --max-model-len 4096\n",
     ),
+    "program and image in variables": (
+        "x.sh",
+        'IMAGE="vllm/vllm-openai:v0.9.0"\ndocker run --rm "$IMAGE" --model m\n',
+        'IMAGE="vllm/vllm-openai:v0.9.0"\ndocker run -e A=1 --rm "$IMAGE" --model m --max-model-len 4096\n',
+    ),
+    "program in a variable": (
+        "x.sh",
+        "VLLM=/opt/bin/vllm\ncd /x && $VLLM serve m\n",
+        "VLLM=/opt/bin/vllm\ncd /x && A=1 $VLLM serve m --max-model-len 4096\n",
+    ),
     "sudo": ("x.sh", "sudo -u vllm vllm serve m\n", "sudo -u vllm env A=1 vllm serve m --max-model-len 4096\n"),
     "slurm": (
         "job.sh",

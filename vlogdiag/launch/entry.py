@@ -73,7 +73,7 @@ def find_entry(words: Sequence[Word]) -> Found | Nested | None:
     """The server in one command's words, or the word that a shell would read in turn, or nothing."""
     if not words:
         return None
-    first = name_of(words[0].text)
+    first = name_of(words[0].known)
     if first in TALKERS:
         return None
     if first in ("docker", "podman", "nerdctl") and (run := _container(words)):
@@ -89,7 +89,7 @@ def find_entry(words: Sequence[Word]) -> Found | Nested | None:
 
 
 def _direct(words: Sequence[Word]) -> tuple[int, int, Entry] | None:
-    texts = [word.text for word in words]
+    texts = [word.known for word in words]
     for i, text in enumerate(texts):
         following = texts[i + 1] if i + 1 < len(texts) else ""
         if name_of(text) == "vllm" and following == "serve":
@@ -125,7 +125,7 @@ def _nested(words: Sequence[Word], first: str) -> Nested | None:
 
 def _container(words: Sequence[Word]) -> Found | Nested | None:
     """`docker run [options] IMAGE [arguments]`, `--entrypoint` included."""
-    texts = [word.text for word in words]
+    texts = [word.known for word in words]
     if "run" not in texts[1:3]:
         return None
     i = texts.index("run") + 1

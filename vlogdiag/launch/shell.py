@@ -133,7 +133,7 @@ def _read_words(tree: Tree, command: Node) -> _Reading:
         spread = None
         if array:
             spread = _spread_array(reading, array[1])
-        elif variable and not raw.startswith('"'):
+        elif variable and not raw.startswith('"') and not _is_one_value(_value_of(reading, variable)):
             spread = _spread_string(reading, variable[1] or variable[2])
         if spread is not None:
             reading.words += spread
@@ -147,6 +147,11 @@ def _read_words(tree: Tree, command: Node) -> _Reading:
 
 def _value_of(reading: _Reading, variable: re.Match[str]) -> Source | None:
     return source(reading.tree, reading.command, variable[1] or variable[2])
+
+
+def _is_one_value(known: Source | None) -> bool:
+    """True for the content of `$LEN`, false for that of `$ARGS`, though both are written without quotes."""
+    return known is not None and not known.value.startswith("-") and len(known.value.split()) == 1
 
 
 def _word(tree: Tree, span: Span, site: int) -> Word:

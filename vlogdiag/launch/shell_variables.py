@@ -40,7 +40,8 @@ def assignments(tree: Tree, command: Node, name: str) -> list[tuple[Node, str | 
         under = condition(tree, node, command)
         if (i == 0) == appends or (i == 0 and under):
             return None
-        parts.append((node, under or shared))
+        exported = f"{name} is exported in line {tree.line(node)}" if _exported(tree, node) else None
+        parts.append((node, under or shared or exported))
     return parts
 
 
@@ -64,10 +65,14 @@ def source(tree: Tree, command: Node, name: str) -> Source | None:
     if not plain.literal or value.type not in ("word", "number", "string", "raw_string", "concatenation"):
         return None
     start, end = tree.inset.span(*tree.span(value))
-    holder = tree.parent(node)
-    exported = holder is not None and holder.type == "declaration_command" and tree.text(holder).startswith("export")
-    own = not exported and _other_use(tree, command, name) is None  # what is exported, other programs may read
+    own = not _exported(tree, node) and _other_use(tree, command, name) is None
     return Source(plain.text, start, end, tree.inset.layers, own)
+
+
+def _exported(tree: Tree, assignment: Node) -> bool:
+    """True for `export A=1`, which other programs may read."""
+    holder = tree.parent(assignment)
+    return holder is not None and holder.type == "declaration_command" and tree.text(holder).startswith("export")
 
 
 def _hidden_change(tree: Tree, command: Node, name: str, assignment: Node) -> bool:
