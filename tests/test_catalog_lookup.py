@@ -128,6 +128,11 @@ def test_a_resolution_says_for_which_part_of_the_set_it_holds() -> None:
     assert (there.kind, there.where.words()) == ("exact", "0.11.1")
 
 
+def test_a_set_around_an_options_life_is_told_about_its_removal_not_its_arrival() -> None:
+    found = catalog.resolve("--task", Versions.all() - catalog.flag("--task", Versions.all()).present)
+    assert (found.kind, found.where.words()) == ("removed", "0.13.0 and newer")
+
+
 def test_a_prefix_that_is_unique_only_in_older_releases_is_ambiguous_now() -> None:
     assert catalog.resolve("--device", at("0.8.5")).kind == "exact"
     assert catalog.resolve("--device", at("0.33.0")).kind == "ambiguous"

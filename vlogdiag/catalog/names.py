@@ -121,15 +121,15 @@ def _refused(name: str, versions: Versions) -> Resolution:
         renamed = next((note.renamed for note in notes if note.renamed), None)
         return Resolution(NEVER, renamed, (renamed,) if renamed else (), versions)
     hits, _ = _argparse(name, Versions.all().mask)
-    lowest = versions.mask & -versions.mask
     best = max(hits.items(), key=lambda hit: (hit[0][0] == EXACT, hit[1]), default=None)
+    newest = 1 << (versions.mask.bit_length() - 1)
     if best is not None:
         (_, spelling), where = best
-        before = where & (lowest - 1)
-        kind = REMOVED if before else FUTURE
+        before = where & (newest - 1)
         entry = entry_at(spelling, Versions(before or where))
-        return Resolution(kind, entry.name if entry else spelling, (), versions, spelling)
-    newest = 1 << (versions.mask.bit_length() - 1)
+        since = ~((1 << before.bit_length()) - 1)  # removed: only releases after the last that had it
+        part = Versions(versions.mask & since, versions.assumed) if before else versions
+        return Resolution(REMOVED if before else FUTURE, entry.name if entry else spelling, (), part, spelling)
     here = [text for text, mask in catalogue().masks.items() if mask & newest]
     from difflib import get_close_matches  # only a name that nobody knows is worth its import
 
