@@ -104,7 +104,7 @@ def apart(words: Iterable[str]) -> list[str]:
     return sorted(part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word]))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(scripts())
 def test_bash_starts_what_was_meant(script: str) -> None:
     try:
@@ -119,7 +119,7 @@ def test_bash_starts_what_was_meant(script: str) -> None:
     assert variable == "expandable_segments:True"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(scripts())
 def test_what_is_read_is_what_bash_passes(script: str) -> None:
     commands = find_commands(script, "shell")
