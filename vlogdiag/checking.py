@@ -53,7 +53,8 @@ def _check(rules: Rules, signature: Signature, example: Example) -> Iterable[str
     if signature.id not in ids:
         yield f"{signature.id} does not fire; instead: {', '.join(ids) or 'nothing'}"
         return
-    others = [i for i in ids if i != signature.id]
+    run = findings[ids.index(signature.id)].run
+    others = [f.id for f in findings if f.id != signature.id and f.run == run]
     if others:
         yield f"other causes fire too: {', '.join(others)}"
     finding = findings[ids.index(signature.id)]

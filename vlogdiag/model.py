@@ -167,6 +167,16 @@ class Record:
         return self.lines[0]
 
 
+def line_at(record: Record, position: int) -> Line:
+    """The physical line that holds offset `position` of the record's text."""
+    at = 0
+    for line in record.lines:
+        at += len(line.text) + 1
+        if position < at:
+            return line
+    return record.lines[-1]
+
+
 @dataclass(frozen=True, slots=True)
 class Unavailable:
     """What could not be had, by whom and why: a value, not a failure."""

@@ -117,13 +117,21 @@ def _value(name: str, value: Any, scope: RunScope, versions: Versions) -> str | 
     if value is True:
         return True
     if isinstance(value, Mapping):
-        filled: dict[str, Any] = {}
-        for key, part in value.items():
-            text = part.render(scope, raw=True) if hasattr(part, "render") else str(part)
-            filled[key] = UNKNOWN if text is None else _number(text)
-        return catalog.spell_mapping(name, filled, versions)
+        return catalog.spell_mapping(name, _filled(value, scope), versions)
     text = value.render(scope, raw=True)
     return UNKNOWN if text is None else str(text)
+
+
+def _filled(value: Mapping[str, Any], scope: RunScope) -> dict[str, Any]:
+    """A mapping's values with their numbers, however deep."""
+    filled: dict[str, Any] = {}
+    for key, part in value.items():
+        if isinstance(part, Mapping):
+            filled[key] = _filled(part, scope)
+            continue
+        text = part.render(scope, raw=True) if hasattr(part, "render") else str(part)
+        filled[key] = UNKNOWN if text is None else _number(text)
+    return filled
 
 
 def _number(text: str) -> int | float | str:

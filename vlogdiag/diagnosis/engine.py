@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vlogdiag.model import Level, Line, Record
+from vlogdiag.model import Level, Line, Record, line_at
 from vlogdiag.signatures.templates import Pattern, PatternMatch, PatternTimeout
 from vlogdiag.signatures.types import Match, Signature
 from vlogdiag.values import Quantity
@@ -278,13 +278,3 @@ def reaches(match: Match, record: Record) -> bool:
     if match.levels is not None:
         return record.level in match.levels
     return record.level >= Level.WARNING
-
-
-def line_at(record: Record, position: int) -> Line:
-    """The physical line that holds offset `position` of the record's text."""
-    at = 0
-    for line in record.lines:
-        at += len(line.text) + 1
-        if position < at:
-            return line
-    return record.lines[-1]

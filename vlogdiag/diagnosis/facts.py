@@ -14,7 +14,7 @@ from typing import Any
 from vlogdiag.catalog import Versions
 from vlogdiag.diagnosis import arguments
 from vlogdiag.log.records import QUOTING
-from vlogdiag.model import Level, Record
+from vlogdiag.model import Level, Line, Record, line_at
 from vlogdiag.signatures.templates import Pattern, PatternTimeout
 from vlogdiag.values import Kind, Quantity
 
@@ -78,7 +78,7 @@ class Facts:
     @property
     def versions(self) -> Versions:
         """The releases that this run can be."""
-        if self.version_text is not None:
+        if self.version_text is not None and not UNTAGGED.match(self.version_text):
             return Versions.exact(self.version_text)
         everything = Versions.all()
         return everything if self.shapes == -1 else Versions(everything.mask & self.shapes)
@@ -94,6 +94,9 @@ class Facts:
         value = self.args.get(name)
         return value if value is not None else self.resolved.get(name)
 
+
+UNTAGGED = re.compile(r"v?0\.1\.dev|dev(?:$|[^\w])")
+"""What setuptools-scm says of a checkout without tags: no version at all."""
 
 SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"EngineCore$"), ">=0.18.0"),
@@ -170,7 +173,7 @@ class FactCollector:
             except PatternTimeout:
                 continue
             if match is not None:
-                self._set(facts, rule, match.captures, record)
+                self._set(facts, rule, match.captures, record, line_at(record, match.start))
 
     def _arguments(self, facts: Facts, text: str, record: Record) -> None:
         if "non-default args: {" in text:
@@ -194,7 +197,9 @@ class FactCollector:
         facts.complete = complete
         facts.args_line = (record.first.number, record.first.text)
 
-    def _set(self, facts: Facts, rule: FactRule, captures: Mapping[str, Quantity | None], record: Record) -> None:
+    def _set(
+        self, facts: Facts, rule: FactRule, captures: Mapping[str, Quantity | None], record: Record, line: Line
+    ) -> None:
         for name, quantity in (*rule.constants.items(), *captures.items()):
             if quantity is None:
                 continue
@@ -210,7 +215,7 @@ class FactCollector:
             old = facts.values.get(full)
             if old is not None and not _replaces(rule.keep, old.quantity, quantity):
                 continue
-            facts.values[full] = Fact(quantity, record.first.number, record.first.text)
+            facts.values[full] = Fact(quantity, line.number, line.text)
 
 
 def _replaces(keep: str, old: Quantity, new: Quantity) -> bool:

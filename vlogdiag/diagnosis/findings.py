@@ -36,6 +36,7 @@ def finding_of(incident: Incident, source: str) -> Finding:
     member = incident.cause
     signature, scope, lead = member.signature, member.scope, member.hit.lead
     cause = _cause(signature, scope)
+    named = signature.cause.names if signature.cause is not None else frozenset()
     fixes = fixes_of(member)
     ask = signature.ask.render(scope) if signature.ask else None
     assumed = dict(scope.assumed) if not scope.facts.complete else {}
@@ -60,7 +61,7 @@ def finding_of(incident: Incident, source: str) -> Finding:
         speakers=tuple(member.hit.speakers),
         ranks=tuple(sorted(member.hit.ranks)),
         ranks_missing=_missing(member),
-        evidence=(*log_evidence(lead, scope, source), *_assumed(assumed, scope)),
+        evidence=(*log_evidence(lead, scope, source, named), *_assumed(assumed, scope)),
         consequences=_consequences(incident, source),
         captures={name: plain_value(value) for name, value in lead.captures.items()},
         ask=ask,
@@ -105,8 +106,13 @@ def _cause(signature: Signature, scope: RunScope) -> str:
     return text if text is not None else signature.title.render(scope) or signature.title.source
 
 
-def log_evidence(lead: Detection, scope: RunScope, source: str) -> tuple[Evidence, ...]:
-    """The matched line first, then lines whose numbers are used; one entry a physical line."""
+def log_evidence(
+    lead: Detection, scope: RunScope, source: str, named: frozenset[str] = frozenset()
+) -> tuple[Evidence, ...]:
+    """The matched line first, then lines whose numbers are used (those that the cause `named` before the rest).
+
+    One entry a physical line.
+    """
     found: dict[tuple[int, str], Evidence] = {}
 
     def add(line: Line | None, number: int | None, text: str) -> None:
@@ -123,7 +129,11 @@ def log_evidence(lead: Detection, scope: RunScope, source: str) -> tuple[Evidenc
         raised = exception_line(lead.record)
         if raised.number != lead.line.number:
             add(raised, None, raised.text[:MAX_TEXT])
-    for fact in _in_order(scope.used.values()):
+    stated = {name for name in scope.used if name in named}
+    for fact in (
+        *_in_order(scope.used[n] for n in stated),
+        *_in_order(f for n, f in scope.used.items() if n not in stated),
+    ):
         add(None, fact.line, fact.text)
     return tuple(found.values())[:MAX_EVIDENCE]
 

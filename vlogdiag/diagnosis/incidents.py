@@ -193,13 +193,28 @@ def yields(member: Member, other: Member, rules: Rulebook) -> bool:
     if member.time is None or other.time is None:
         return True
     gap = member.time - other.time  # > 0: the other came first
-    if gap < -FORWARD_S:
+    if gap < -(FORWARD_S + _goes_on(member)):
         return False
     if rule.within is None:
         return True
     window = rule.within.evaluate(member.scope)
     seconds = window.number if window is not None else None
     return seconds is None or gap <= float(seconds) + FORWARD_S
+
+
+def _goes_on(member: Member) -> float:
+    """Seconds that what a rule about time watched went on after its first record: to the last one, and its own window.
+
+    Notices that a worker does not answer begin minutes before the watchdog that names the reason.
+    """
+    signature, hit = member.hit.lead.signature, member.hit
+    window = signature.sequence.within if signature.sequence else signature.silence.for_ if signature.silence else None
+    quantity = window.evaluate(member.scope) if window is not None else None
+    if quantity is None or quantity.number is None:
+        return 0.0
+    last = hit.last.time if hit.last is not None else None
+    span = last - member.time if last is not None and member.time is not None else 0.0
+    return max(0.0, span) + float(quantity.number)
 
 
 def _follows(member: Member, incident: Incident, run: Run) -> bool:

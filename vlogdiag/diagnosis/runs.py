@@ -153,6 +153,8 @@ class RunTracker:
             if LAUNCH.search(text):
                 run = self._start(run, "shell", number)
         elif parsed.kind == "uvicorn" and " HTTP/" in text:
+            if not run.served:  # it answers, if only with errors
+                self._advance(run, "serving", text, number, time)
             if ANSWERED.search(text):
                 run.last_life = number
         elif not text.startswith(QUOTING):

@@ -34,6 +34,10 @@ FALLBACKS: Mapping[str, tuple[str, ...]] = {
 """A fact that no line printed, and the arguments that say the same."""
 
 
+NO_DEFAULT = frozenset(("model", "model_tag", "tokenizer", "served_model_name"))
+"""Arguments whose default in the parser is a placeholder, not what anybody runs."""
+
+
 @dataclass(slots=True)
 class RunScope:
     """Implements `signatures.expr.Scope`; `used` and `assumed` fill while conditions and texts are evaluated."""
@@ -121,6 +125,8 @@ class RunScope:
         if fact is not None and short in ("gpu_memory_utilization", "max_model_len", "max_num_batched_tokens"):
             self.used[name] = fact
             return fact.quantity
+        if short in NO_DEFAULT:
+            return None
         default = catalog.default("--" + short.replace("_", "-"), self.versions)
         quantity = quantity_of(default)
         if quantity is not None:

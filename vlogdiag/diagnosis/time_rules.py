@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vlogdiag.diagnosis.engine import Detection, Matcher, line_at, reaches
+from vlogdiag.diagnosis.engine import Detection, Matcher, reaches
 from vlogdiag.diagnosis.scope import RunScope
-from vlogdiag.model import Line, Record
+from vlogdiag.model import Line, Record, line_at
 from vlogdiag.signatures.types import Match, Sequence, Signature, Silence, Step
 from vlogdiag.values import Quantity
 

@@ -141,7 +141,7 @@ WRAPPERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "stern",
         re.compile(
-            r"(?P<host>[a-z0-9][a-z0-9.-]{0,80}-[a-z0-9]{0,9}\d[a-z0-9]{0,9}) (?P<unit>[a-z][a-z0-9-]{0,40})(?: +› | {1,8})(?! )(?=\S)"
+            r"(?P<host>[a-z0-9][a-z0-9.-]{0,80}-[a-z0-9]{0,9}\d[a-z0-9]{0,9}) (?!exited )(?P<unit>[a-z][a-z0-9-]{0,40})(?: +› | {1,8})(?! )(?=\S)"
         ),
     ),
     ("uptime", re.compile(r"\[ *\d{1,9}\.\d{6}\] (?=\S)")),
@@ -380,7 +380,9 @@ _seen: dict[str, Parsed] = {}
 def _quick(text: str) -> Parsed | None:
     end = text.find("] ", 0, 160)
     if end < 0:
-        return None
+        if len(text) > 160 or text[-1] != "]":
+            return None
+        end = len(text) - 1  # an empty line of a message, its trailing blank stripped
     key = text[: end + 1]
     known = _seen.get(key)
     if known is None:

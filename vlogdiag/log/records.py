@@ -531,6 +531,8 @@ class Assembler:
 def _alike(text: str, current: _Open) -> bool:
     """Another message of the same kind in the same second (two engines' statistics), not a further line of one."""
     first = current.lines[0].text
+    if text.startswith(TRACEBACK) and any(line.text.startswith(CHAIN) for line in current.lines[-4:]):
+        return False
     return text[:8] == first[:8] and MASK.sub("#", text[:200]) == MASK.sub("#", first[:200])
 
 

@@ -25,7 +25,8 @@ BEFORE = 64
 """At most this many lines before a hit are looked at for the beginning of its record."""
 CARRY = 16 * 1024
 """Bytes kept of what was not worth reading, for records that begin just before the next chunk."""
-SERVING = b"throughput: "
+SERVING = (b"throughput: ", b" HTTP/")
+"""The first statistics or access line says that the run serves."""
 SMALL = 32 * 1024
 """Chunks smaller than this are read whole: a scan would not pay."""
 
@@ -181,9 +182,10 @@ class Windows:
 
     def _skip(self, chunk: bytes, start: int, end: int) -> None:
         while not self._reader.served:  # the first statistics line says that the run is serving
-            at = chunk.find(SERVING, start, end)
-            if at < 0:
+            places = [at for mark in SERVING if (at := chunk.find(mark, start, end)) >= 0]
+            if not places:
                 break
+            at = min(places)
             line = chunk.rfind(b"\n", start, at) + 1 or start
             if line > start:
                 self._pass(chunk, start, line)
