@@ -28,6 +28,7 @@ from vlogdiag.cli_common import (
     width,
     with_commands,
 )
+from vlogdiag.cli_compare import compare
 from vlogdiag.cli_fix import fix
 from vlogdiag.cli_flags import flags_app
 from vlogdiag.cli_rules import rules_app
@@ -54,6 +55,7 @@ app.add_typer(flags_app, name="flags")
 app.command()(tail)
 app.command()(fix)
 app.command()(whatif)
+app.command()(compare)
 
 
 def _version(value: bool) -> None:
