@@ -47,6 +47,14 @@ family: request
 severity: info
 match: {line: "ValueError: that prompt is too long"}
 ---
+id: stalled
+severity: warning
+family: hang
+sequence:
+  steps: [{line: "No answer from the workers for {:int} seconds", level: info, at_least: 3}]
+  within: 600s
+yields_to: {any_of: [watchdog], within: 1800s}
+---
 id: dead
 role: symptom
 family: noise
@@ -210,6 +218,24 @@ def test_it_does_not_yield_to_what_comes_much_later():
     broke(p.wait(60), MEMORY)
     finding = only(diagnose(RULES, p.text))
     assert (finding.id, under(finding)) == ("watchdog", [("memory", 1)])
+
+
+def test_notices_that_begin_before_the_failure_yield_to_what_explains_them():
+    """A worker does not answer for minutes; then the watchdog says why."""
+    p = server()
+    for _ in range(9):
+        p.wait(60).info(CORE, "shm.py:1", "No answer from the workers for 60 seconds")
+    p.wait(60).error(1, "nccl.py:1", "Watchdog caught collective operation timeout after 600s")
+    finding = only(diagnose(RULES, p.text))
+    assert (finding.id, under(finding)) == ("watchdog", [("stalled", 3)])
+
+
+def test_notices_long_before_the_failure_stand_alone():
+    p = server()
+    for _ in range(3):
+        p.wait(60).info(CORE, "shm.py:1", "No answer from the workers for 60 seconds")
+    p.wait(1500).error(1, "nccl.py:1", "Watchdog caught collective operation timeout after 600s")
+    assert ids(diagnose(RULES, p.text)) == ["watchdog", "stalled"]
 
 
 def test_without_the_stronger_one_it_stands():
