@@ -5,7 +5,8 @@ What nobody can know is left out by looking in time, and only that:
 * a file is looked at between its creation and its deletion or, behind a link, the next switch of the link;
 * a file that was empty at the last look is looked at before it is copied and truncated: nothing tells its copy;
 * a file that begins with a hole (a writer without append, truncated) is read to its end before the next truncation;
-* a file is looked at before it is renamed if the one that it came after was deleted, and after a restart;
+* a file is looked at before it is renamed or truncated if the one that it came after was deleted, if a link was
+  switched back to it, and after a restart;
 * a deleted file is read to its end before the follower is restarted; a truncated one is looked at before;
 * `> file` (a truncation that leaves no copy) happens to a file that was read to its end;
 * the second half of a line comes within the second that a rotation waits for it;
@@ -116,7 +117,9 @@ class Torture:
     # Writing
 
     def line(self) -> bytes:
-        text = f"{len(self.written)} of file {self.writer.number} " + "x" * self.random.choice([0, 3, 40, 400, 3000])
+        number = len(self.written)
+        # No two places of a log are alike: only so can a place be recognised by what stands before it.
+        text = f"{number} of file {self.writer.number} " + f"{number}x" * self.random.choice([0, 1, 10, 100, 700])
         self.written.append(text)
         return text.encode() + b"\n"
 
@@ -162,12 +165,12 @@ class Torture:
         """v.log.1 becomes v.log.2, and so on; the oldest goes."""
         base = str(self.target)
         for number in range(KEPT, 0, -1):
-            if os.path.exists(f"{base}.{number}"):
-                if number == KEPT:
-                    self.orphaned = True  # it may be one that is still written to
-                    os.unlink(f"{base}.{number}")
-                else:
-                    os.rename(f"{base}.{number}", f"{base}.{number + 1}")
+            part = Path(f"{base}.{number}")
+            if part.exists() and number == KEPT:
+                self.orphaned = True  # it may be one that is still written to
+                part.unlink()
+            elif part.exists():
+                part.rename(f"{base}.{number + 1}")
 
     def rotate(self) -> None:
         if self.unseen > 1:
@@ -241,13 +244,14 @@ class Torture:
         if not self.link or not candidates:
             return
         back = self.random.choice(candidates)
-        path = Path(os.readlink(f"/proc/self/fd/{back.descriptor}"))
+        path = Path(f"/proc/self/fd/{back.descriptor}").readlink()
         if path.name.endswith("-x"):
             temporary = self.folder / "link"
             temporary.symlink_to(path)
             temporary.replace(self.path)
             self.old.remove(back)
             self.leave()
+            self.unseen = 2
             self.writer = back
             self.append()
 
@@ -299,11 +303,21 @@ class Torture:
         self.unseen = 2  # a sibling that is deleted now was not seen by this process
 
     def step(self) -> None:
-        operation = self.random.choices(
-            [self.append, self.half_line, self.late_write, self.rotate, self.copytruncate, self.regrow, self.redirect]
-            + [self.delete, self.switch, self.switch_back, self.restart, self.look],
-            [30, 12, 10, 6, 5, 5, 2, 3, 4, 3, 3, 30],
-        )[0]
+        weights = {
+            self.append: 30,
+            self.look: 30,
+            self.half_line: 12,
+            self.late_write: 10,
+            self.rotate: 6,
+            self.copytruncate: 5,
+            self.regrow: 5,
+            self.switch: 4,
+            self.switch_back: 3,
+            self.delete: 3,
+            self.restart: 3,
+            self.redirect: 2,
+        }
+        operation = self.random.choices(list(weights), list(weights.values()))[0]
         self.done[operation.__name__] += 1
         self.trace.append(operation.__name__)
         operation()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from vlogdiag.log.follow_events import Data, Ended, FollowEvent, Rotated
 from vlogdiag.log.follow_file import OpenFile
-from vlogdiag.log.follow_fs import Handle
+from vlogdiag.log.follow_fs import FileStat, Handle
 from vlogdiag.log.follow_state import FileMark
 
 QUIET_POLLS = 3
@@ -34,8 +34,6 @@ class Chain:
         """Files that were left and may still get a line from whoever has them open."""
         self.finished = OrderedDict((mark.identity, mark) for mark in finished)
         """Files read to their end, by identity."""
-        self._carried: list[FileMark] = []
-        """Copies whose last half line goes on in the file that is read now; a restart has to read it again."""
         self.backlog = False
         """True when the last drain left bytes that were there."""
         self.error: OSError | None = None
@@ -53,8 +51,7 @@ class Chain:
 
     def marks(self) -> tuple[FileMark, ...]:
         """How far every file not finished was read, oldest first."""
-        late = [file.mark(self.path) for file in self.late]
-        return (*late, *self._carried, *(file.mark(self.path) for file in self.files))
+        return tuple(mark for file in self.held for mark in (*file.carried, file.mark(self.path)))
 
     def drain(self, now: float, budget: int, *, sized: bool, events: list[FollowEvent]) -> None:
         """Hand out what came, at most `budget` bytes; `sized` says that the newest file's size was just looked up."""
@@ -83,22 +80,23 @@ class Chain:
         """Tell that a half line will not be continued."""
         if file.pending:
             events.append(Ended(self.path, file.serial))
-            file.line_start = file.offset
-            if file not in self.late:
-                self._carried = []
+            file.give_up_half_line()
 
-    def recall(self, identity: tuple[int, int], handle: Handle) -> FileMark | None:
+    def was_read(self, handle: Handle, stat: FileStat) -> bool:
+        """Tell whether a file is one of those that were read to their end."""
+        mark = self.finished.get(stat.identity)
+        return mark is not None and mark.is_still(handle, stat)
+
+    def recall(self, handle: Handle, stat: FileStat) -> FileMark | None:
         """Take back the mark of a file that was read to its end and stands at the path again."""
-        mark = self.finished.get(identity)
-        if mark is None or not mark.fits(handle):
-            return None
-        return self.finished.pop(identity)
+        return self.finished.pop(stat.identity) if self.was_read(handle, stat) else None
 
     def finish(self, file: OpenFile) -> None:
         """Close a file, and remember how far it was read; an empty one could not be told from any other."""
         file.close()
         if not file.offset:
             return
+        self.finished.pop(file.identity, None)
         self.finished[file.identity] = file.mark(self.path)
         while len(self.finished) > MOST_FINISHED:
             self.finished.popitem(last=False)
@@ -125,8 +123,6 @@ class Chain:
                 budget -= len(data)
                 file.wake(now)
                 file.starved = 0
-                if file.line_start > offset:
-                    self._carried = []
                 if file.offset < file.size:
                     self.backlog = True
                     break
@@ -166,8 +162,8 @@ class Chain:
             events.append(Rotated(self.path, file.identity[1]))
         if new.serial != file.serial:
             self.end(file, events)
-        if file.copy and file.pending:
-            self._carried.append(file.mark(self.path))
+        elif file.pending:
+            new.carried = (*file.carried, file.mark(self.path))
         if file.copy or file.handle is None:
             self.finish(file)
         else:
@@ -183,9 +179,9 @@ class Chain:
             expired = file is self.late[0] and (now - file.quiet_since > LATE_SECONDS or len(self.late) > MOST_LATE)
             try:
                 changed = file.handle is not None and file.look()
-                if changed and not file.intact():
-                    file.size = file.offset  # truncated after it was left: whose bytes these are nobody knows
-                    expired = True
+                if changed and not file.intact():  # truncated after it was left
+                    self.end(file, events)
+                    file.restart()
                 offset, data = file.take(budget, whole_lines=not expired)
             except OSError as error:
                 self.error = error

@@ -17,6 +17,7 @@ class OpenFile:
 
     __slots__ = (
         "arrival",
+        "carried",
         "copy",
         "handle",
         "head",
@@ -58,6 +59,8 @@ class OpenFile:
         """A copy that copytruncate left: nobody writes to it."""
         self.arrival: Truncated | None = None
         """What is told when reading comes to this file."""
+        self.carried: tuple[FileMark, ...] = ()
+        """Copies that end in the half line with which this file begins; a restart has to read it again."""
         self.offset = self.line_start = offset
         self.head = handle.read(0, min(HEAD, stat.size)) if stat.size else b""
         """First bytes as far as known; those of a file that waits for its turn are known before they are handed out."""
@@ -74,7 +77,7 @@ class OpenFile:
     @property
     def pending(self) -> bool:
         """True when the last byte handed out is inside a line."""
-        return self.offset > self.line_start
+        return self.offset > self.line_start or bool(self.carried)
 
     def see(self, stat: FileStat) -> None:
         """Remember a newer state of the file."""
@@ -95,6 +98,18 @@ class OpenFile:
         self.close()
         self.handle, self.identity, self.head, self.starved = handle, stat.identity, head, 0
         self.see(stat)
+
+    def restart(self) -> None:
+        """Begin again at the file's beginning, because it was truncated."""
+        self.offset = self.line_start = 0
+        self.carried = ()
+        self.head = self.tail = b""
+        self.in_hole = True
+
+    def give_up_half_line(self) -> None:
+        """Begin a new line where reading stands."""
+        self.line_start = self.offset
+        self.carried = ()
 
     def wake(self, now: float) -> None:
         """Begin to count quiet anew."""
@@ -124,6 +139,7 @@ class OpenFile:
             newline = data.rfind(b"\n")
             if newline >= 0:
                 self.line_start = offset + newline + 1
+                self.carried = ()
             self._advance(data, offset + len(data))
             self.read_mtime_ns = self.mtime_ns
             if len(self.head) < min(HEAD, self.offset):

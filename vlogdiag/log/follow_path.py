@@ -174,7 +174,7 @@ class PathFollower:
             offset = 0
             if self._at_end:
                 offset = context_start(handle, stat.size, self._context_lines)
-            elif known := self.chain.recall(stat.identity, handle):
+            elif known := self.chain.recall(handle, stat):
                 offset = known.offset
             self.chain.files.append(self._file(handle, stat, now, offset=offset))
 
@@ -200,7 +200,7 @@ class PathFollower:
             if back is not None:
                 self._come_back(back, handle, stat, now)
                 return
-            known = self.chain.recall(stat.identity, handle)
+            known = self.chain.recall(handle, stat)
             fresh = self._file(handle, stat, now, offset=known.offset if known else 0)
             # Rotated more than once since the last look: what stood here in between has a rotated name now.
             missed = [] if known else self._missed(mark, now)
@@ -245,7 +245,9 @@ class PathFollower:
         self.chain.remove(old)
         old.close()
         files.append(fresh)
-        if files[0].serial != old.serial:
+        if files[0].serial == old.serial:
+            files[0].carried = old.carried
+        else:
             self.chain.end(old, events)
         recovered = files[0].copy
         restarted = next(file for file in files if file.identity == old.identity or file is fresh)
@@ -275,8 +277,7 @@ class PathFollower:
         held = {file.identity for file in self.chain.held if file is not besides}
         kept, known = [], []
         for kin in lineage(self._fs, self.path, marks, copies=copies):
-            read = self.chain.finished.get(kin.stat.identity)
-            new = kin.stat.identity not in held and not (read and read.fits(kin.handle))
+            new = kin.stat.identity not in held and not self.chain.was_read(kin.handle, kin.stat)
             (kept if kin.mark or kin.path == self.path or new else known).append(kin)
         _close(known)
         return kept

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from vlogdiag.log.discover import error_reason, printable
-from vlogdiag.log.follow_fs import Handle
+from vlogdiag.log.follow_fs import FileStat, Handle
 from vlogdiag.log.sources import HEAD, head_fingerprint
 
 FORMAT = "vlogdiag.state/1"
@@ -70,6 +70,14 @@ class FileMark:
         size = min(TAIL, self.seen)
         tail = handle.read(self.seen - size, size)
         return len(tail) == size and head_fingerprint(tail) == self.tail
+
+    def is_still(self, handle: Handle, stat: FileStat) -> bool:
+        """Tell whether a file of the same inode is the one that was read, and not a later one with that number.
+
+        A few bytes may be alike by chance: then the file must not have changed at all.
+        """
+        unchanged = (self.seen, self.mtime_ns) == (stat.size, stat.mtime_ns)
+        return stat.identity == self.identity and (self.seen >= ENOUGH or unchanged) and self.fits(handle)
 
 
 @dataclass(frozen=True, slots=True)
