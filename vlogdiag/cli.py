@@ -1,61 +1,35 @@
-"""The commands: reads the command line, wires the rooms together; the only place that exits or prints errors."""
+"""The commands put together; the only place that starts and ends the program.
+
+A command's module is imported only when it is asked for: a scan of fifty lines must not wait for what `tail` needs.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
 from vlogdiag import __version__
-from vlogdiag.cli_common import (
-    BLIND,
-    FOUND,
-    INTERRUPTED,
-    USAGE,
-    FailOn,
-    NoUserRules,
-    RulesOption,
-    colored,
-    complain,
-    fail,
-    known_version,
-    load_or_exit,
-    progress_bar,
-    width,
-    with_commands,
+from vlogdiag.cli_common import INTERRUPTED
+
+__all__ = ["application", "main"]
+
+COMMANDS = (
+    ("scan", "vlogdiag.cli_scan", "scan"),
+    ("tail", "vlogdiag.cli_tail", "tail"),
+    ("snapshot", "vlogdiag.cli_snapshot", "snapshot"),
+    ("redact", "vlogdiag.cli_snapshot", "redact"),
+    ("fix", "vlogdiag.cli_fix", "fix"),
+    ("compare", "vlogdiag.cli_compare", "compare"),
+    ("whatif", "vlogdiag.cli_whatif", "whatif"),
+    ("flags", "vlogdiag.cli_flags", "flags_app"),
+    ("rules", "vlogdiag.cli_rules", "rules_app"),
 )
-from vlogdiag.cli_compare import compare
-from vlogdiag.cli_fix import fix
-from vlogdiag.cli_flags import flags_app
-from vlogdiag.cli_rules import rules_app
-from vlogdiag.cli_tail import tail
-from vlogdiag.cli_whatif import whatif
-
-if TYPE_CHECKING:
-    from vlogdiag.loading import Rules
-    from vlogdiag.log.when import Moment
-    from vlogdiag.model import Reading, Report
-
-app = typer.Typer(
-    name="vlogdiag",
-    help="What broke first in a vLLM server, the lines that prove it, and the one change to make.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,
-)
-
-app.add_typer(rules_app, name="rules")
-app.add_typer(flags_app, name="flags")
-app.command()(tail)
-app.command()(fix)
-app.command()(whatif)
-app.command()(compare)
+"""(name, module, function or group), in the order of `--help`."""
 
 
 def _version(value: bool) -> None:
@@ -64,7 +38,6 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
@@ -73,185 +46,35 @@ def root(
     """What broke first in a vLLM server, the lines that prove it, and the one change to make."""
 
 
-@app.command()
-def scan(
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH...", help="Log files, folders (*.log*), globs, '-' for standard input; .gz, .zst."
-        ),
-    ],
-    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON (vlogdiag.report/1).")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the report as Markdown.")] = False,
-    fail_on: Annotated[FailOn, typer.Option(help="Severity from which on the exit status is 1.")] = FailOn.ERROR,
-    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit 0 though there are findings.")] = False,
-    ignore: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Leave a signature's findings out (repeatable).")
-    ] = None,
-    run: Annotated[str, typer.Option(metavar="N|last|all", help="Which start of the server.")] = "all",
-    since: Annotated[
-        str | None, typer.Option(metavar="T", help="Only what happened from then on: 30m, 23:18, '11-30 23:18'.")
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="T", help="Only what happened until then.")] = None,
-    rules: RulesOption = None,
-    user_rules: NoUserRules = None,
-    vllm_version: Annotated[
-        str | None, typer.Option(metavar="X", help="vLLM's version, where the log does not say it.")
-    ] = None,
-    live: Annotated[bool, typer.Option("--live", help="Say also who holds the GPUs' memory now.")] = False,
-    readings: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Live readings that `tail --record` wrote.")
-    ] = None,
-    timeline: Annotated[bool, typer.Option("--timeline", help="Show the log's own time series and starts.")] = False,
-    timeline_csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every statistics line as CSV.")
-    ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a self-contained page with plots.")] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="More evidence, all references, whole commands.")
-    ] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="No colours.")] = False,
-) -> None:
-    """Diagnose finished logs: root causes, the lines that prove them, the fixes."""
-    from vlogdiag.scan import Look, scan_paths
-
-    if run not in ("all", "last") and not (run.isdigit() and int(run) > 0):
-        fail(f"--run takes a number, 'last' or 'all', not {run!r}", USAGE)
-    known_version(vllm_version)
-    look = Look(
-        version=vllm_version,
-        run=run,
-        ignore=frozenset(ignore or ()),
-        since=_moment("--since", since),
-        until=_moment("--until", until),
-        readings=_readings(readings),
+def application(words: Sequence[str] = ()) -> typer.Typer:
+    """The program with all its commands, or with only the one that `words` (the command line) begins with."""
+    app = typer.Typer(
+        name="vlogdiag",
+        help=root.__doc__,
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode=None,
     )
-    loaded = load_or_exit(rules, user_rules)
-    for ident in ignore or ():
-        if ident not in loaded.book.by_id and ident != "unexplained-failure":
-            fail(f"--ignore {ident}: no such signature (see `vlogdiag rules list`)", USAGE)
-    with progress_bar() as progress:
-        done = scan_paths(paths, loaded, look, progress=progress)
-    report = with_commands(done.report)
-    for problem in done.problems:
-        complain(problem)
-    _print_report(report, json=json, markdown=markdown, verbose=verbose, no_color=no_color)
-    if timeline or timeline_csv is not None or html is not None:
-        _print_timelines(paths, report, loaded, look.version, show=timeline and not json, csv=timeline_csv, html=html)
-    if live and not json:
-        _print_live()
-    sys.stdout.flush()
-    raise typer.Exit(_status(report, done.looked, fail_on, exit_zero))
+    app.callback()(root)
+    asked = words[0] if words else None
+    for name, module, attribute in COMMANDS:
+        if asked in {known for known, _, _ in COMMANDS} and name != asked:
+            continue
+        found: Any = getattr(import_module(module), attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+    return app
 
 
-def _print_report(report: Report, *, json: bool, markdown: bool, verbose: bool, no_color: bool) -> None:
-    if json:
-        from vlogdiag.report.json import dumps
-
-        sys.stdout.write(dumps(report) + "\n")
-    elif markdown:
-        from vlogdiag.report.markdown import render as render_markdown
-
-        sys.stdout.write(render_markdown(report))
-    elif any(source.lines for source in report.sources):
-        from vlogdiag.report.terminal import render
-
-        sys.stdout.write(render(report, width=width(), color=colored(no_color), verbose=verbose, unicode=_unicode()))
-
-
-def _print_timelines(
-    paths: list[str],
-    report: Report,
-    rules: Rules,
-    version: str | None,
-    *,
-    show: bool,
-    csv: Path | None,
-    html: Path | None,
-) -> None:
-    """Read the logs once more, every statistics line of them."""
-    from vlogdiag.log.discover import discover
-    from vlogdiag.log.sources import SourceError, read_chunks
-    from vlogdiag.report.timeline import render
-    from vlogdiag.timeline import read_timeline, write_csv
-
-    if "-" in paths:
-        fail("--timeline, --timeline-csv and --html read a log twice; standard input can be read once", USAGE)
-    logs, _ = discover(paths)
-    timelines = []
-    for log in logs:
-        try:
-            timelines.append(read_timeline(log.name, read_chunks(log), rules, version=version))
-        except SourceError:
-            continue  # complained about before
-    if show:
-        for one in timelines:
-            sys.stdout.write("\n" + render(one, width=width(), unicode=_unicode()))
-    try:
-        if csv is not None:
-            with csv.open("w", encoding="utf-8", newline="") as file:
-                for one in timelines:
-                    write_csv(one, file)
-        if html is not None:
-            from vlogdiag.report.html import render as page
-
-            html.write_text(page(report, timelines), encoding="utf-8")
-    except OSError as error:
-        fail(f"{error.filename}: {error.strerror or error}", BLIND)
-
-
-def _moment(option: str, text: str | None) -> Moment | None:
-    from vlogdiag.log.when import WhenError, parse_moment
-
-    if text is None:
-        return None
-    try:
-        return parse_moment(text)
-    except WhenError as error:
-        fail(f"{option}: {error}", USAGE)
-
-
-def _readings(path: Path | None) -> tuple[Reading, ...]:
-    from vlogdiag.live.readings import ReadingError, read_lines
-
-    if path is None:
-        return ()
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return tuple(read_lines(file))
-    except OSError as error:
-        fail(f"{path}: {error.strerror or error}", BLIND)
-    except ReadingError as error:
-        fail(f"{path}: {error}", BLIND)
-
-
-def _print_live() -> None:
-    """What the machine says now: after a crash the memory is free again, so this clears nobody."""
-    from vlogdiag.live.describe import describe, describe_missing
-    from vlogdiag.live.probes import probes_for
-    from vlogdiag.live.sampler import take
-    from vlogdiag.report.safe import plain
-
-    reading = take(probes_for(None), limit=5.0, stamp=time.strftime("%Y-%m-%d %H:%M:%S"))
-    print("\nnow (not at the time of the log):")
-    for line in describe(reading) or ("nothing could be read",):
-        print(f"  {plain(line)}")
-    for line in describe_missing(reading)[:5]:
-        print(f"  not available: {plain(line)}")
-
-
-def _unicode() -> bool:
-    return (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
-
-
-def _status(report: Report, looked: bool, fail_on: FailOn, exit_zero: bool) -> int:
-    from vlogdiag.model import Severity
-
-    levels = {FailOn.ERROR: Severity.ERROR, FailOn.WARNING: Severity.WARNING, FailOn.INFO: Severity.INFO}
-    level = levels.get(fail_on)
-    if level is not None and not exit_zero and any(f.severity >= level for f in report.findings):
-        return FOUND
-    return 0 if looked else BLIND
+def __getattr__(name: str) -> Any:
+    """`app`, whole, for tests and for tools that write the documents."""
+    if name == "app":
+        return application()
+    raise AttributeError(name)
 
 
 def main() -> None:
@@ -261,7 +84,7 @@ def main() -> None:
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     try:
-        app(standalone_mode=True)
+        application(sys.argv[1:])(standalone_mode=True)
     except BrokenPipeError:
         # The reader has gone: nothing to say, and Python must not complain at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

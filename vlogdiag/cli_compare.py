@@ -41,8 +41,8 @@ def compare(
 
 
 def _read(path: Path, rules: Rules, version: str | None) -> Timeline:
-    from vlogdiag.log.discover import discover
-    from vlogdiag.log.sources import SourceError, read_chunks
+    from vlogdiag.log.discover import SourceError, discover
+    from vlogdiag.log.sources import read_chunks
     from vlogdiag.timeline import read_timeline
 
     logs, errors = discover([str(path)])

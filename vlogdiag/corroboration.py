@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from vlogdiag.diagnosis.incidents import Incident, Member
-from vlogdiag.live.cuda_mapping import CudaEnvironment, gpu_of_index
-from vlogdiag.live.describe import describe_gpu
-from vlogdiag.live.facts import reading_values
 from vlogdiag.model import Confidence, Evidence, Finding, Fix, Reading, Record
 from vlogdiag.signatures.names import NAMES
 from vlogdiag.values import Kind, Quantity
+
+if TYPE_CHECKING:  # imported where they are needed: most runs have no readings
+    from vlogdiag.live.cuda_mapping import CudaEnvironment
 
 __all__ = ["Readings", "corroborated", "live_values"]
 
@@ -75,6 +76,9 @@ def live_values(member: Member, readings: Readings) -> tuple[dict[str, Quantity]
     reading = readings.before(time)
     if reading is None:
         return {}, None
+    from vlogdiag.live.cuda_mapping import gpu_of_index
+    from vlogdiag.live.facts import reading_values
+
     later = readings.after(time)
     if later is not None and later.xids and not reading.xids:
         reading = replace(reading, xids=later.xids)
@@ -111,6 +115,8 @@ def corroborated(finding: Finding, incident: Incident, reading: Reading | None) 
         index = member.scope.live.get("gpu.index")
         gpu = next((g for g in reading.gpus if index is not None and g.index == index.value), None)
         if gpu is not None:
+            from vlogdiag.live.describe import describe_gpu
+
             evidence.append(Evidence("reading", describe_gpu(gpu), time=stamp))
     return replace(
         finding,

@@ -135,11 +135,15 @@ class Gates:
     def __init__(self, literals: Iterable[str], *, library: bool = True) -> None:
         self._literals = tuple(sorted(set(literals)))
         self._database: Any = None
-        self._library = library and Prefilter.available() and len(self._literals) > FEW
+        self._library = library and len(self._literals) > FEW
+        self._looked = 0
 
     def found(self, text: str) -> frozenset[str]:
         """Literals in `text`."""
-        if not self._library:
+        if self._database is None and self._library and self._looked >= WORTH:
+            self._library = Prefilter.available()
+        if not self._library or self._looked < WORTH:
+            self._looked += len(text)
             return frozenset(literal for literal in self._literals if literal in text)
         if self._database is None:
             import hyperscan
@@ -160,5 +164,7 @@ class Gates:
         return frozenset(literals[ident] for ident in seen)
 
 
+WORTH = 100_000
+"""Characters after which compiling the literals pays: a short log is done before that."""
 FEW = 8
 """Up to this many literals, looking for each costs less than a scan."""
