@@ -191,7 +191,9 @@ def _line_start(piece: bytes, at: int) -> int:
     if piece[at - 1 : at] == b"\n":
         return at
     found = piece.find(b"\n", at, at + LONGEST_END)
-    return found + 1 if found >= 0 else at
+    if found >= 0:
+        return found + 1
+    return at if at + LONGEST_END < len(piece) else len(piece)
 
 
 def _line_end(piece: bytes, at: int) -> int:
@@ -199,4 +201,6 @@ def _line_end(piece: bytes, at: int) -> int:
     if at >= len(piece) or (at > 0 and piece[at - 1 : at] == b"\n"):
         return min(at, len(piece))
     found = piece.find(b"\n", at, at + LONGEST_END)
-    return found + 1 if found >= 0 else at
+    if found >= 0:
+        return found + 1
+    return at if at + LONGEST_END < len(piece) else len(piece)

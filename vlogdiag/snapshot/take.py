@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import socket
 import stat
 import threading
@@ -14,12 +13,12 @@ from pathlib import Path
 import psutil
 
 from vlogdiag import __version__
-from vlogdiag.diagnosis.arguments import from_shell, plain
 from vlogdiag.log.discover import LogPath, SourceError, discover
 from vlogdiag.log.sources import SourceBroken, read_chunks
 from vlogdiag.model import Report, SourceSummary, Unavailable
 from vlogdiag.snapshot.assemble import Snapshot, clean
 from vlogdiag.snapshot.collect import gpu, host, kernel_log, launch, model_folder, network, server, toolchain, versions
+from vlogdiag.snapshot.collect.arguments import arguments_of
 from vlogdiag.snapshot.collect.base import LIMIT, Collected, Collector, Context, ServerProcess, collect_all
 from vlogdiag.snapshot.collect.processes import find_processes
 from vlogdiag.snapshot.collect.site_packages import folders_in
@@ -133,11 +132,7 @@ class _Collecting:
 
 def _arguments(processes: Sequence[ServerProcess]) -> Mapping[str, object]:
     """The server's arguments by name, as its command line has them."""
-    for process in processes[:1]:
-        read = from_shell(shlex.join(process.argv))
-        if read is not None:
-            return plain(read[0])
-    return {}
+    return arguments_of(processes[0].argv) or {} if processes else {}
 
 
 def _log_of(wanted: Wanted, processes: Sequence[ServerProcess], missing: list[Unavailable]) -> LogPath | None:

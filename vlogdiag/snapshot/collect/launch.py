@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
 from typing import Any
 
-from vlogdiag.diagnosis.arguments import from_shell
 from vlogdiag.model import Unavailable
+from vlogdiag.snapshot.collect.arguments import arguments_of
 from vlogdiag.snapshot.collect.base import Collected, Context, ServerProcess
 from vlogdiag.snapshot.collect.environment import allowed
 
@@ -19,8 +18,9 @@ def collect(context: Context) -> Collected:
     """The server's processes and its arguments."""
     missing: list[Unavailable] = []
     leader = context.leader
+    # A process title that was written over the command line says no longer how the server was started.
     data: dict[str, Any] = {
-        "command": shlex.join(leader.argv) if leader is not None and is_server(leader.argv) else None,
+        "command": shlex.join(leader.argv) if leader is not None and arguments_of(leader.argv) is not None else None,
         "arguments": dict(context.arguments),
         "processes": [_process(process) for process in context.processes],
     }
@@ -36,11 +36,6 @@ def collect(context: Context) -> Collected:
     data["environment"] = allowed(seen)
     data["environment_left_out"] = len(seen) - len(data["environment"])
     return Collected(NAME, data, unavailable=tuple(missing))
-
-
-def is_server(argv: Sequence[str]) -> bool:
-    """The command line still says how the server was started: a process title that was written over it does not."""
-    return from_shell(shlex.join(argv)) is not None
 
 
 def _process(process: ServerProcess) -> dict[str, Any]:

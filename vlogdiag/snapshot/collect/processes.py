@@ -9,14 +9,9 @@ import psutil
 
 from vlogdiag.live.commands import looks_like_vllm
 from vlogdiag.live.process_names import describe_process
+from vlogdiag.snapshot.collect.arguments import arguments_of
 from vlogdiag.snapshot.collect.base import ServerProcess
 
-_SERVER_WORDS = (
-    "serve",
-    "vllm.entrypoints.openai.api_server",
-    "vllm.entrypoints.api_server",
-    "vllm.entrypoints.launcher",
-)
 MAX_PROCESSES = 64
 
 
@@ -39,7 +34,7 @@ def find_processes(
         try:
             name = describe_process(process)
             if name is not None and looks_like_vllm(name):
-                found.append((process, _is_server(process.cmdline())))
+                found.append((process, arguments_of(process.cmdline()) is not None))
         except (psutil.Error, OSError):
             continue  # gone, or another user's
     servers = sorted((process for process, server in found if server), key=_created)
@@ -60,10 +55,6 @@ def environment_of(process: psutil.Process) -> Mapping[str, str] | None:
         return process.environ() or None
     except (psutil.Error, OSError):
         return None
-
-
-def _is_server(argv: list[str]) -> bool:
-    return any(word in _SERVER_WORDS for word in argv[:6])
 
 
 def _created(process: psutil.Process) -> float:
