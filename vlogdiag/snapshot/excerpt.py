@@ -132,16 +132,25 @@ def _lines_of(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
     rest = b""
     left = limit
     for chunk in chunks:
-        data = rest + chunk[:left]
-        left -= len(chunk[:left])
-        cut = data.rfind(b"\n") + 1
-        if not cut and len(data) > WHOLE:
-            cut = len(data)
-        if cut:
-            yield data[:cut]
-        rest = data[cut:]
         if not left:
             break
+        data = chunk if len(chunk) <= left else chunk[:left]
+        left -= len(data)
+        first = data.find(b"\n") + 1
+        if not first:
+            rest += data
+            if len(rest) > WHOLE:
+                yield rest
+                rest = b""
+            continue
+        last = data.rfind(b"\n") + 1
+        if rest:  # only the line that two chunks share is copied
+            yield rest + data[:first]
+        else:
+            first = 0
+        if last > first:
+            yield data[first:last]
+        rest = data[last:]
     if rest:
         yield rest
 
