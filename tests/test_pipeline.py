@@ -222,3 +222,19 @@ def test_a_failure_is_an_error_only_once():
     )
     result = diagnose(RULES, p.text)
     assert ([f.severity for f in result.findings], result.unexplained) == ([Severity.ERROR], ())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO 04-03 15:05:56 [logger.py:43] Received request cmpl-1: prompt: 'RuntimeError: no memory on card 0', params: SamplingParams(n=1), lora_request: None.",
+        "DEBUG 04-03 15:05:56 [logger.py:43] Request cmpl-1 details: prompt: 'RuntimeError: no memory on card 0', prompt_token_ids: [1]",
+        "INFO 04-03 15:05:56 [logger.py:90] Generated response cmpl-1: output: 'RuntimeError: no memory on card 0', output_token_ids: None, finish_reason: stop",
+    ],
+)
+def test_a_prompt_or_an_answer_is_out_of_reach_even_of_rules_for_info_lines(line):
+    rules = rules_from(
+        "{id: memory, match: {line: 'RuntimeError: no memory on card {number:int}', level: [debug, info, error]}}"
+    )
+    assert ids(diagnose(rules, line + "\n")) == []
+    assert ids(diagnose(rules, "INFO 04-03 15:05:56 [x.py:1] RuntimeError: no memory on card 0\n")) == ["memory"]
