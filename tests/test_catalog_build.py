@@ -72,7 +72,7 @@ FILES = {
     "vllm/envs.py": (
         "import os\nfrom typing import Any, Callable\n\nenvironment_variables: dict[str, Callable[[], Any]] = {\n"
         "    'VLLM_WAIT': lambda: int(os.getenv('VLLM_WAIT', '5')),\n"
-        "    'VLLM_PLACE': lambda: os.path.expanduser('~/vllm'),\n    'LD_PATH': lambda: None,\n}\n"
+        "    'VLLM_ROOM': lambda: str(os.getpid()),\n    'VLLM_PLACE': lambda: os.path.expanduser('~/vllm'),\n    'LD_PATH': lambda: None,\n}\n"
     ),
     "vllm/metrics.py": (
         "import prometheus_client\nfrom prometheus_client import Counter, Gauge\n\nGauge(name='vllm:running')\n"
@@ -120,6 +120,7 @@ def test_options_variables_and_metrics_are_read_without_torch_or_vllm(sources: P
     ]
     assert table("envs.tsv") == [
         'VLLM_PLACE\t1.0..\tvariable\tdefault="~/vllm"',
+        "VLLM_ROOM\t1.0..\tvariable",
         "VLLM_WAIT\t1.0..\tvariable\tdefault=5",
     ]
     assert table("metrics.tsv") == [

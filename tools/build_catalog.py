@@ -52,7 +52,11 @@ def read_release(release: str, root: Path, counts: Counter[str]) -> dict[str, di
     executed = _execute(release, root, SEEDS[0])
     options = {option["name"]: option for option in executed["options"]}
     for seed in SEEDS[1:]:
-        _agree(release, options, {option["name"]: option for option in _execute(release, root, seed)["options"]})
+        again = _execute(release, root, seed)
+        _agree(release, options, {option["name"]: option for option in again["options"]})
+        for name, value in again["envs"].items():
+            if executed["envs"].get(name) != value:
+                executed["envs"][name] = None  # made up anew by every process (a shared memory name): no default
     _compare_options(release, options, static.read(root), counts)
     declared = texts.declared_variables(root)
     if declared.keys() != executed["envs"].keys():
@@ -127,7 +131,7 @@ def _compare_options(
                 counts[f"{what}: one reading cannot tell"] += 1
                 continue
             counts[f"{what}: compared"] += 1
-            if what == "choices" and option[what] and stated and {*option[what]} < {*stated}:
+            if what == "choices" and option[what] and stated and {*option[what]} < {*stated} - {None}:
                 # 0.8.5 takes the first of a *set* of two lists of choices: which one is left to luck, so both count
                 print(f"{release} {name}: {option[what]!r} executed, {stated!r} in the text and kept", file=sys.stderr)
                 option[what] = stated

@@ -151,3 +151,9 @@ def catalogue() -> Catalogue:
     """The catalogue that ships with vlogdiag."""
     releases()
     return Catalogue(DATA, DATA.with_name("notes.yaml"))
+
+
+def entry_at(spelling: str, versions: Versions) -> Entry | None:
+    """The entry behind a registered text in the newest release of the set that has it."""
+    found = [entry for entry in catalogue().spelled(spelling) if entry.where & versions.mask]
+    return max(found, key=lambda entry: (entry.where & versions.mask).bit_length(), default=None)

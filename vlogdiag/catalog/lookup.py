@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from vlogdiag.catalog.load import Note, catalogue
-from vlogdiag.catalog.names import ABBREVIATION, EXACT, entry_at, resolve
+from vlogdiag.catalog.load import Note, catalogue, entry_at
 from vlogdiag.catalog.store import Entry
 from vlogdiag.catalog.versions import Versions
 
@@ -126,6 +125,8 @@ def entries_of(name: str, versions: Versions) -> list[Entry]:
     """Entries behind an option text (abbreviations too); empty unless they cover every asked release."""
     spelling = registered(name)
     if not catalogue().registered(spelling):
+        from vlogdiag.catalog.names import ABBREVIATION, EXACT, resolve  # most names are whole: spare its import
+
         found = resolve(name, versions)
         spelling = found.spelling if found.kind in (EXACT, ABBREVIATION) and found.spelling else spelling
     entries = [entry for entry in catalogue().spelled(spelling) if entry.where & versions.mask]

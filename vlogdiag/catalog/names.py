@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from vlogdiag.catalog.load import catalogue
-from vlogdiag.catalog.store import Entry
+from vlogdiag.catalog.load import entry_at as entry_at
 from vlogdiag.catalog.versions import Versions
 
 EXACT, ABBREVIATION, AMBIGUOUS = "exact", "abbreviation", "ambiguous"
@@ -36,12 +36,6 @@ class Resolution:
 def is_option(token: str) -> bool:
     """True when argparse would read the token as an option, not as a value."""
     return token.startswith("-") and token != "-" and not _NOT_AN_OPTION.match(token) and " " not in token.split("=")[0]
-
-
-def entry_at(spelling: str, versions: Versions) -> Entry | None:
-    """The entry behind a registered text in the newest release of the set that has it."""
-    found = [entry for entry in catalogue().spelled(spelling) if entry.where & versions.mask]
-    return max(found, key=lambda entry: (entry.where & versions.mask).bit_length(), default=None)
 
 
 def resolve(text: str, versions: Versions) -> Resolution:
