@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vlogdiag.log.headers import Parsed
 from vlogdiag.log.records import QUOTING, Context
@@ -22,7 +22,7 @@ MARKS = re.compile(
     r"|(?P<banner>█.{0,60}version \d)"
     r"|(?P<engine>Initializing (?:an? )?(?:V[01] )?(?:LLM )?engine\b)"
     r"|(?P<loading>Starting to load model|Loading (?:safetensors|pt) checkpoint shards|Start loading|Loading model from )"
-    r"|(?P<profiling>Model loading took|Loading model weights took)"
+    r"|(?P<profiling>Model loading took|Warming up model for the compilation|Loading model weights took)"
     r"|(?P<capturing>Capturing (?:CUDA graph|the model for CUDA graphs|cudagraphs))"
     r"|(?P<serving>Application startup complete|Avg prompt throughput: |Uvicorn running on |Starting vLLM API server|Started server process)"
     r"|(?P<stopping>Shutting down|Application shutdown complete|Waiting for application shutdown|Received signal|SIGTERM|KeyboardInterrupt"
@@ -36,6 +36,7 @@ MARK_LITERALS: tuple[str, ...] = (
     "Start loading",
     "Loading model from ",
     "Model loading took",
+    "Warming up model for the compilation",
     "Loading model weights took",
     "Capturing CUDA graph",
     "Capturing the model for CUDA graphs",
@@ -215,6 +216,13 @@ class RunTracker:
             run.phase = phase
             if time is not None:
                 run.phase_times.setdefault(phase, time)
+
+    def fork(self, on_start: Callable[[], None]) -> RunTracker:
+        """A twin that goes its own way; runs that are over are shared."""
+        twin = RunTracker(on_start)
+        last = replace(self.current, roles=set(self.current.roles), phase_times=dict(self.current.phase_times))
+        twin.runs = [*self.runs[:-1], last]
+        return twin
 
     def forget(self, run: int) -> None:
         """Let go of runs up to `run`."""
