@@ -22,6 +22,8 @@ from vlogdiag.pipeline import Pipeline, Result, only_run, prefilter_of, report_o
 __all__ = ["Look", "Scan", "diagnose_paths", "scan_log", "scan_paths"]
 
 Progress = Callable[[int, int | None], None]
+CHUNK = 1 << 20
+"""Bytes read at a time: several are held while they are scanned, and memory must not follow the input."""
 SCANNERS = 2
 """Threads that scan chunks ahead; more hold more chunks in memory and gain nothing on the usual two cores."""
 
@@ -73,7 +75,7 @@ def scan_log(
     problem: str | None = None
     turned: int | None = None
     try:
-        ordered = oldest_first(log, read_chunks(log, stdin=stdin, progress=progress, notice=notices.append))
+        ordered = oldest_first(log, read_chunks(log, size=CHUNK, stdin=stdin, progress=progress, notice=notices.append))
         if ordered.newest_first:
             notices.append(f"{log.name}: newest line first; read from its end")
             turned = ordered.lines
@@ -158,9 +160,7 @@ def scan_paths(
     problems = [str(error) for error in errors]
     results: list[Result] = [Result(SourceSummary(error.path, error=error.reason)) for error in errors]
     for log in logs:
-        result, wrong = scan_log(
-            log, rules, look, stdin=getattr(sys.stdin, "buffer", None), progress=progress
-        )
+        result, wrong = scan_log(log, rules, look, stdin=getattr(sys.stdin, "buffer", None), progress=progress)
         results.append(only_run(result, look.run))
         problems.extend(wrong)
     results = [elsewhere(result, results) for result in results]
