@@ -31,6 +31,8 @@ def check_examples(rules: Rules, wanted: Iterable[str] | None = None) -> tuple[F
 def findings_of(rules: Rules, example: Example) -> tuple[tuple[Finding, ...], set[str]]:
     """Findings of an example's log, and the ids of every rule that was heard in it (symptoms and noise too)."""
     pipeline = Pipeline(rules, source="example", given=example.facts)
+    for reading in example.readings:
+        pipeline.observe(reading)
     pipeline.feed(example.log.encode())
     if example.tick is not None:
         pipeline.flush()

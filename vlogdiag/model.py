@@ -450,6 +450,10 @@ class Reading:
     host: HostState | None = None
     xids: tuple[Xid, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
+    cuda: tuple[str | None, str | None, str | None] | None = None
+    """`CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER` and `NVIDIA_VISIBLE_DEVICES` of the server, where they could be read."""
+    log: str | None = None
+    """The followed log whose clock `time` is on; None where there was but one."""
 
 
 @dataclass(frozen=True, slots=True)

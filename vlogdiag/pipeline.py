@@ -6,13 +6,13 @@ bytes -> lines -> records -> detections, facts -> (run by run) incidents -> find
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vlogdiag.catalog import Versions
-from vlogdiag.corroboration import Readings, corroborated, live_values
+from vlogdiag.corroboration import AFTER_S, Readings, corroborated, live_values, moment_of
 from vlogdiag.diagnosis import arguments, incidents
-from vlogdiag.diagnosis.engine import Detection, Hit, Matcher
+from vlogdiag.diagnosis.engine import MAX_HITS, Detection, Hit, Matcher
 from vlogdiag.diagnosis.facts import ARGUMENT_MARKS, FactCollector, Facts
 from vlogdiag.diagnosis.findings import finding_of, plain_value, unexplained_finding
 from vlogdiag.diagnosis.incidents import Incident, Member
@@ -65,7 +65,13 @@ class _Judged:
     run: Run
     incidents: list[Incident]
     orphans: list[Member]
+    causes: frozenset[str]
+    """What `after_run` of the next run may name."""
     extra: list[Finding] = field(default_factory=list)
+    versions: frozenset[str] = frozenset()
+    """Versions that the log had printed when it was judged: a run without one has that of the others."""
+    written: dict[int, tuple[Incident, Finding]] = field(default_factory=dict)
+    """Findings that can no longer change, with the incidents that they were written from."""
 
 
 class Pipeline:
@@ -80,6 +86,7 @@ class Pipeline:
         given: Mapping[str, Quantity] | None = None,
         prefilter: Prefilter | None = None,
         keep_runs: int | None = None,
+        gates: Gates | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
     ) -> None:
@@ -99,12 +106,18 @@ class Pipeline:
         self._timed = TimeRules(rules.book.signatures, self._matcher, self._scope)
         self._hits: dict[int, dict[object, Hit]] = {}
         self._leftovers = Leftovers()
-        self._gates = Gates((*self._matcher.gates, *self._timed.gates, *self._facts.gates, *RECORD_MARKS))
+        self.gates = gates or Gates((*self._matcher.gates, *self._timed.gates, *self._facts.gates, *RECORD_MARKS))
+        """Of the same rules; whoever has many logs hands on those of the first, which cost a tenth of a second."""
         self._windows = Windows(self, prefilter)
         self._recognised = False
         self._last_run = 1
-        self._arrived: float | None = None
+        self._anchor: tuple[float | None, float] | None = None
         self._readings = Readings()
+        self._over: dict[int, _Judged] = {}
+        self._news = 0
+        self._last_news = 0
+        self._speaks: dict[tuple[int, int], bool] = {}
+        self._owned: set[tuple[int, object]] | None = None
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the log."""
@@ -118,12 +131,19 @@ class Pipeline:
         """Second half: whole lines, with what `prefilter.scan` found in them."""
         self._windows.take(chunk, hits)
 
-    def close(self, error: str | None = None) -> Result:
-        """End of the log; `error` says why it could not be read to its end."""
+    def stop(self, moment: float) -> Result:
+        """End of looking at `moment` (monotonic), though the log may go on."""
         self.flush()
-        self._count(self._timed.overdue(self._assembler.clock.now))
+        self._count(self._timed.overdue(self.log_time(moment)))
+        return self.result()
+
+    def close(self, error: str | None = None, *, moment: float | None = None) -> Result:
+        """End of the log (noticed at `moment`, monotonic); `error` says why it could not be read to its end."""
+        self.flush()
+        now = self._assembler.clock.now if moment is None else self.log_time(moment)
+        self._count(self._timed.overdue(now))
         if error is None:
-            self._count(self._timed.at_end(self._still_open))
+            self._count(self._timed.at_end(self._still_open, self._assembler.clock.now))
         return self.result(error)
 
     def _still_open(self, run: int) -> bool:
@@ -152,32 +172,77 @@ class Pipeline:
             self._count(self._timed.overdue(now + seconds))
 
     def arrived(self, moment: float) -> None:
-        """What was fed so far had arrived by `moment` (seconds on a monotonic clock): log time goes on from there."""
-        self._arrived = moment
+        """What was fed so far had arrived by `moment` (seconds on a monotonic clock): log time goes on from there.
 
-    def overdue(self, moment: float) -> bool:
-        """Decide silences at `moment`: log time is that of the last record plus what has passed since it arrived."""
-        now = self._assembler.clock.now
-        if now is None or self._arrived is None:
-            return False
-        found = self._timed.overdue(now + max(0.0, moment - self._arrived))
-        self._count(found)
-        return bool(found)
+        Lines without a time (access lines of health checks) leave the last time where it was.
+        """
+        if self._anchor is None or self._anchor[0] != self._assembler.clock.now:
+            self._anchor = self._assembler.clock.now, moment
+
+    def mark(self, until: int, moment: float) -> Hashable:
+        """Another value whenever `peek(until, moment)` may say something else than before; costs microseconds."""
+        run = self._tracker.current
+        hits = self._hits.get(run.number)
+        due = self._timed.due(self.log_time(moment))
+        speaking = tuple((r.first.number, r.lines[-1].number) for r in self._assembler.held(until) if self._says(r))
+        state = (run.number, run.served, run.failed_line, run.ended_line, run.asked_line)
+        if not hits and not self._leftovers.distinct:
+            return self._news, state, due, speaking
+        passed = sum(
+            hit.last is not None and hit.last.lines[-1].number < (run.last_life or 0) for hit in (hits or {}).values()
+        )
+        alive = passed, run.last_life is not None and run.last_life > self._last_news
+        return self._news, state, due, speaking, alive, self._facts.revision, self._readings.revision
+
+    def _says(self, record: Record) -> bool:
+        """Whether an open record may change what is found."""
+        place = record.first.number, record.lines[-1].number
+        known = self._speaks.get(place)
+        if known is None:
+            text = record.text
+            if len(self._speaks) > 10_000:
+                self._speaks.clear()
+            known = self._speaks[place] = is_error(record, text) or bool(self.gates.found(text))
+        return known
 
     def observe(self, reading: Reading) -> None:
         """Take a live reading; without a time of its own it was taken now, on the log's clock."""
         self._readings.add(reading)
 
+    def replay(self, recorded: Iterable[Reading]) -> None:
+        """Take a recording of readings, in its order; it is read as far as the log has come."""
+        self._readings.replay(r for r in recorded if r.log is None or same_log(r.log, self.source))
+
     def log_time(self, moment: float) -> float | None:
         """Log time at `moment` (monotonic): that of the last record plus what has passed since it arrived."""
         now = self._assembler.clock.now
-        return None if now is None or self._arrived is None else now + max(0.0, moment - self._arrived)
+        return None if now is None or self._anchor is None else now + max(0.0, moment - self._anchor[1])
 
-    def peek(self) -> Result:
-        """What `close` would say now, were nothing more to come and the process still running; changes nothing."""
-        twin = copy.deepcopy(self, {id(self._rules): self._rules, id(self.on_statistics): None})
+    def peek(self, until: int, moment: float) -> Result:
+        """What `stop` would say, were nothing more to come; open records with lines after `until` are left out.
+
+        Changes nothing: what stands in the middle of a message is looked at by a twin, which shares what is over.
+        """
+        twin = copy.copy(self)
         twin.on_statistics = None
-        twin.flush()
+        twin._owned = set()
+        twin._hits = dict(self._hits)
+        twin._tracker = self._tracker.fork(twin._close_open)
+        twin._facts = self._facts.fork(self._tracker.current.number)
+        twin._timed = self._timed.fork(twin._scope)
+        twin._leftovers = self._leftovers.fork()
+        if self._windows.waiting:
+            twin._assembler = copy.deepcopy(self._assembler, {id(self._tracker): twin._tracker})
+            twin._windows = self._windows.fork(twin)
+            twin._windows.finish()
+        for record in twin._assembler.held(until):
+            twin._record(record)
+        due = self._timed.due(self.log_time(moment))
+        if due:  # an open record may have ended the silence
+            for record in twin._assembler.held(self._windows.number):
+                if record.lines[-1].number > until:
+                    twin._record(record)
+            twin._count(twin._timed.overdue(self.log_time(moment)))
         return twin.result()
 
     def heard(self) -> set[str]:
@@ -211,9 +276,17 @@ class Pipeline:
         judged = self._judge() if judged is None else judged
         found: list[Finding] = []
         for one in reversed(judged):
-            found.extend(self._finding(incident) for incident in one.incidents)
+            found.extend(self._written(one, incident) for incident in one.incidents)
             found.extend(one.extra)
         return tuple(found)
+
+    def _written(self, one: _Judged, incident: Incident) -> Finding:
+        if one.run.number not in self._over:
+            return self._finding(incident)
+        known = one.written.get(id(incident))
+        if known is None or known[0] is not incident:
+            known = one.written[id(incident)] = incident, self._finding(incident)
+        return known[1]
 
     def _finding(self, incident: Incident) -> Finding:
         live, reading = live_values(incident.cause, self._readings)
@@ -279,7 +352,7 @@ class Pipeline:
                 self.on_statistics(parse_statistics(text), record)
             if not matters(text):
                 return
-        gates = self._gates.found(text)
+        gates = self.gates.found(text)
         self._facts.take(record, text, gates)
         if record.run != self._last_run:  # a new start: what the one before was silent about no longer matters
             self._timed.forget(self._last_run)
@@ -294,6 +367,7 @@ class Pipeline:
             self._tracker.note(record, gates, error=error and record.kind in ("vllm", "bare", "json"))
         if error and not claimed(record, detections):
             self._leftovers.add(record)
+            self._told(record)
         if not detections:
             return
         self._recognised = True
@@ -301,42 +375,73 @@ class Pipeline:
 
     def _forget(self, run: int) -> None:
         """Let go of runs up to `run`: whoever follows a log for months keeps the recent ones."""
-        for old in [number for number in self._hits if number <= run]:
-            del self._hits[old]
-        for old in [number for number in self._facts.runs if number <= run]:
-            del self._facts.runs[old]
+        for table in (self._hits, self._over):
+            for old in [number for number in table if number <= run]:
+                del table[old]
+        self._facts.forget(run)
         self._leftovers.forget(run)
         self._tracker.forget(run)
 
     def _count(self, detections: Iterable[Detection]) -> None:
         for detection in detections:
-            table = self._hits.setdefault(detection.record.run, {})
-            key = detection.key
+            self._told(detection.last or detection.record)
+            self._readings.at(moment_of(detection))  # now: later the ring holds newer ones
+            run, key = detection.record.run, detection.key
+            table = self._hits.setdefault(run, {})
             hit = table.get(key)
+            if self._owned is not None and (run, key) not in self._owned:  # a twin: what it changes becomes its own
+                table = self._hits[run] = dict(table)
+                self._owned.add((run, key))
+                if hit is not None:
+                    hit = table[key] = hit.fork()
             if hit is None:
-                if len(table) >= 4_000:
+                if len(table) >= MAX_HITS:
                     continue
                 hit = table[key] = Hit(detection)
             hit.add(detection)
+
+    def _told(self, record: Record) -> None:
+        """Something that a finding may rest on has come."""
+        self._news += 1
+        self._last_news = max(self._last_news, record.lines[-1].number)
 
     # --- judging ---
 
     def _judge(self) -> list[_Judged]:
         runs = self._tracker.runs[-MAX_RUNS:]
+        versions = frozenset(self._facts.known_versions())
         judged: list[_Judged] = []
         before: frozenset[str] = frozenset()
         for run in runs:
-            facts = self._facts_of(run.number)
-            hits = [hit for hit in self._hits.get(run.number, {}).values() if self._inside(hit.times)]
-            found, orphans = incidents.judge(hits, self._rules.book, run, facts, given=self._given, before=before)
-            before = incidents.names_of(found, self._rules.book)
-            # What a process prints while it is being stopped wants no explanation.
-            judged.append(_Judged(run, found, [m for m in orphans if not run.asked_by(m.line)]))
-        for one in judged:
-            self._fall_back(one)
-        for one in judged:
-            one.incidents = sorted((incidents.recovered(i, runs) for i in one.incidents), key=incidents.rank)
+            one = self._over.get(run.number)
+            if one is None or (one.versions != versions and self._facts.of(run.number).version_text is None):
+                one = self._judge_run(run, before)
+                one.versions = versions
+                if run is not runs[-1] and self._is_settled(run):
+                    self._over[run.number] = one
+            before = one.causes
+            judged.append(one)
+        served = False
+        for one in reversed(judged):
+            if served:
+                one.incidents = sorted((incidents.recovered(i, runs) for i in one.incidents), key=incidents.rank)
+            served = served or one.run.served
         return judged
+
+    def _judge_run(self, run: Run, before: frozenset[str]) -> _Judged:
+        hits = [hit for hit in self._hits.get(run.number, {}).values() if self._inside(hit.times)]
+        facts = self._facts_of(run.number)
+        found, orphans = incidents.judge(hits, self._rules.book, run, facts, given=self._given, before=before)
+        causes = incidents.names_of(found, self._rules.book)
+        # What a process prints while it is being stopped wants no explanation.
+        one = _Judged(run, found, [m for m in orphans if not run.asked_by(m.line)], causes)
+        self._fall_back(one)
+        return one
+
+    def _is_settled(self, run: Run) -> bool:
+        """Nothing that is still to come, a reading included, can belong to this run."""
+        now = self._assembler.clock.now
+        return now is None or run.last_time is None or now - run.last_time > AFTER_S
 
     def _inside(self, times: Sequence[float]) -> bool:
         """Whether something happened in the window that was asked for."""
@@ -349,13 +454,15 @@ class Pipeline:
 
     def _facts_of(self, run: int) -> Facts:
         facts = self._facts.of(run)
-        if self._version is not None:
-            facts.version_text = self._version
-        elif facts.version_text is None:
-            # A later start of the same log is most likely the same installation, if that says one at all.
-            known = {f.version_text for f in self._facts.runs.values() if f.version_text}
-            if len(known) == 1:
-                facts.version_text = known.pop()
+        version = self._version
+        if version is None and facts.version_text is None:
+            # Another start in the same log is most likely the same installation, if that says one at all.
+            known = self._facts.known_versions()
+            version = known.pop() if len(known) == 1 else None
+        if version is None or version == facts.version_text:
+            return facts
+        facts = copy.copy(facts)
+        facts.version_text = version
         return facts
 
     def _fall_back(self, one: _Judged) -> None:
@@ -442,6 +549,11 @@ class Pipeline:
                     notices.append(elsewhere(self.source, symptoms[0], one.run))
                     break
         return tuple(notices)
+
+
+def same_log(one: str, other: str) -> bool:
+    """Whether two paths may name one log: a recording is replayed in another folder as a rule."""
+    return one.replace("\\", "/").rpartition("/")[2] == other.replace("\\", "/").rpartition("/")[2]
 
 
 def elsewhere(source: str, symptom: Member, run: Run) -> str:

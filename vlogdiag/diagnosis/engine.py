@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from vlogdiag.model import Level, Line, Record, line_at
 from vlogdiag.signatures.templates import Pattern, PatternMatch, PatternTimeout
@@ -43,9 +42,8 @@ class Detection:
     """Last record of a sequence."""
     times: int = 1
     """Records that make it up."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Detection:
-        return self  # its captures are never changed once it exists
+    moment: float | None = None
+    """Log time at which a silence had lasted long enough."""
 
     @property
     def key(self) -> tuple[str, tuple[str, ...], tuple[object, ...]]:
@@ -75,6 +73,11 @@ class Hit:
     ranks: set[int] = field(default_factory=set)
     series: dict[str, list[Quantity]] = field(default_factory=dict)
     times: list[float] = field(default_factory=list)
+
+    def fork(self) -> Hit:
+        """A twin that goes its own way."""
+        series = {name: list(values) for name, values in self.series.items()}
+        return Hit(self.lead, self.count, self.last, list(self.speakers), set(self.ranks), series, list(self.times))
 
     def add(self, detection: Detection) -> None:
         """Count one more; the earliest leads."""
@@ -131,9 +134,6 @@ class Rulebook:
 
 class Matcher:
     """Finds the signatures of a record."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Matcher:
-        return self  # nothing in it depends on the log but a count
 
     def __init__(self, rules: Rulebook) -> None:
         self.rules = rules

@@ -6,6 +6,7 @@ bracket), and every look-up answers for the whole set.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,9 +43,6 @@ class FactRule:
     constants: Mapping[str, Quantity] = field(default_factory=dict)
     keep: str = "last"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> FactRule:
-        return self
-
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -53,9 +51,6 @@ class Fact:
     quantity: Quantity
     line: int | None
     text: str
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Fact:
-        return self
 
 
 @dataclass(slots=True)
@@ -82,6 +77,13 @@ class Facts:
             return Versions.exact(self.version_text)
         everything = Versions.all()
         return everything if self.shapes == -1 else Versions(everything.mask & self.shapes)
+
+    def fork(self) -> Facts:
+        """A twin that goes its own way."""
+        twin = copy.copy(self)
+        twin.values, twin.args, twin.resolved = dict(self.values), dict(self.args), dict(self.resolved)
+        twin.series = {name: list(values) for name, values in self.series.items()}
+        return twin
 
     def narrow(self, versions: Versions) -> None:
         """Allow only these releases; a contradiction (a fork, a mixed log) is ignored."""
@@ -131,6 +133,9 @@ class FactCollector:
     def __init__(self, rules: Iterable[FactRule]) -> None:
         self.rules = tuple(rules)
         self.runs: dict[int, Facts] = {}
+        self.revision = 0
+        """Counts what was learned, so that somebody who asked before knows whether to ask again."""
+        self._forgotten: set[str] = set()  # versions of runs that were let go; two say as much as many
         self._shapes: set[tuple[int, str | None, bool]] = set()
 
     @property
@@ -142,11 +147,33 @@ class FactCollector:
         """The facts of a run, empty at first."""
         return self.runs.setdefault(run, Facts())
 
+    def known_versions(self) -> set[str]:
+        """Every version that some run of this log has printed."""
+        return self._forgotten | {f.version_text for f in self.runs.values() if f.version_text}
+
+    def fork(self, run: int) -> FactCollector:
+        """A twin that goes its own way in run `run`; the facts of other runs are shared."""
+        twin = copy.copy(self)
+        twin.runs = dict(self.runs)
+        if run in twin.runs:
+            twin.runs[run] = twin.runs[run].fork()
+        twin._shapes = set(self._shapes)
+        return twin
+
+    def forget(self, run: int) -> None:
+        """Let go of runs up to `run`, but for the versions that they printed."""
+        for old in [number for number in self.runs if number <= run]:
+            version = self.runs.pop(old).version_text
+            if version is not None and len(self._forgotten) < 2:
+                self._forgotten.add(version)
+        self._shapes = {key for key in self._shapes if key[0] > run}
+
     def shape(self, run: int, process: str | None, bracket: bool) -> None:
         """Narrow the run's version by one header; each shape is looked at once."""
         key = (run, process, bracket)
         if key not in self._shapes and len(self._shapes) < 10_000:
             self._shapes.add(key)
+            self.revision += 1
             self.of(run).narrow(header_versions(process, bracket))
 
     def take(self, record: Record, text: str, gates: frozenset[str]) -> None:
@@ -155,6 +182,7 @@ class FactCollector:
         if record.kind == "shell":
             found = arguments.from_shell(text)
             if found is not None:
+                self.revision += 1
                 args, facts.env = found
                 self._args(facts, args, record, complete=True)
             return
@@ -164,6 +192,7 @@ class FactCollector:
         if not gates:
             return
         if record.level is None or record.level <= Level.WARNING:
+            self.revision += not gates.isdisjoint(ARGUMENT_MARKS)
             self._arguments(facts, head, record)
         for rule in self.rules:
             if rule.pattern.gate not in gates:
@@ -173,6 +202,7 @@ class FactCollector:
             except PatternTimeout:
                 continue
             if match is not None:
+                self.revision += 1
                 self._set(facts, rule, match.captures, record, line_at(record, match.start))
 
     def _arguments(self, facts: Facts, text: str, record: Record) -> None:
@@ -192,8 +222,7 @@ class FactCollector:
     def _args(facts: Facts, args: dict[str, Any], record: Record, *, complete: bool) -> None:
         if not args:
             return
-        for name, value in args.items():
-            facts.args[name] = value
+        facts.args.update(args)
         facts.complete = complete
         facts.args_line = (record.first.number, record.first.text)
 

@@ -51,6 +51,8 @@ class RunScope:
     """Facts that an example states; they win over everything but captures."""
     live: Mapping[str, Quantity] = field(default_factory=dict)
     """gpu.*, metrics.*, host.*: only `corroborate` may name them; card.* falls back on gpu.*."""
+    live_used: bool = False
+    """A number came from a reading because the log did not print it."""
     event: Mapping[str, Quantity] = field(default_factory=dict)
     used: dict[str, Fact] = field(default_factory=dict)
     assumed: dict[str, Quantity] = field(default_factory=dict)
@@ -183,4 +185,6 @@ class RunScope:
         if name == "card.name":
             fact = self.facts.values.get("log.device_name")
             return fact.quantity if fact else None
-        return self.live.get("gpu." + name.partition(".")[2])
+        live = self.live.get("gpu." + name.partition(".")[2])
+        self.live_used = self.live_used or live is not None
+        return live

@@ -41,9 +41,6 @@ class _Found:
     start: int
     captures: Captures
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Found:
-        return self
-
     @property
     def time(self) -> float | None:
         return self.record.time
@@ -101,33 +98,50 @@ class TimeRules:
                 limit = self._limit(silence, found)
                 if limit is not None and found.time is not None and now - found.time >= limit:
                     del pending[key]
-                    fired.append(self._detection(signature, [found]))
+                    fired.append(self._detection(signature, [found], moment=found.time + limit))
         return fired
 
-    def at_end(self, runs_open: Callable[[int], bool]) -> list[Detection]:
-        """Silences that a finished log ends in, for rules with `at_end` and runs that have not ended themselves."""
+    def at_end(self, runs_open: Callable[[int], bool], now: float | None) -> list[Detection]:
+        """Silences that a log finished at `now` ends in, by rules with `at_end`, in runs that have not ended."""
         fired: list[Detection] = []
         for signature, silence in self._silences:
             if silence.at_end:
                 for (run, _), found in self._pending[signature.id].items():
                     if runs_open(run):
-                        fired.append(self._detection(signature, [found], at_end=True))
+                        fired.append(self._detection(signature, [found], at_end=True, moment=now))
         return fired
 
+    def due(self, now: float | None) -> frozenset[tuple[str, Key]]:
+        """Which silences have lasted long enough by `now`; what is still held open may have ended one."""
+        if now is None:
+            return frozenset()
+        return frozenset(
+            (signature.id, key)
+            for signature, silence in self._silences
+            for key, found in self._pending[signature.id].items()
+            if found.time is not None
+            and (limit := self._limit(silence, found)) is not None
+            and now - found.time >= limit
+        )
+
     def forget(self, run: int) -> None:
-        """A run has ended: what it was silent about no longer matters."""
-        for pending in self._pending.values():
-            for key in [k for k in pending if k[0] == run]:
-                del pending[key]
+        """A run has ended: what it was silent about, and what would have followed, no longer matters."""
+        tables: tuple[dict[Key, Any], ...] = (*self._pending.values(), *self._gathered.values())
+        for states in tables:
+            for key in [k for k in states if k[0] == run]:
+                del states[key]
         for ended in [k for k in self._ended if k[1] == run]:
             del self._ended[ended]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> TimeRules:
+    def fork(self, scope_of: ScopeOf) -> TimeRules:
+        """A twin that goes its own way, asking `scope_of`."""
         twin = copy.copy(self)
-        memo[id(self)] = twin
-        twin._scope_of = copy.deepcopy(self._scope_of, memo)
-        twin._gathered = copy.deepcopy(self._gathered, memo)
-        twin._pending = copy.deepcopy(self._pending, memo)
+        twin._scope_of = scope_of
+        twin._gathered = {
+            rule: OrderedDict((key, _Gathering([list(step) for step in state.steps])) for key, state in states.items())
+            for rule, states in self._gathered.items()
+        }
+        twin._pending = {rule: OrderedDict(states) for rule, states in self._pending.items()}
         twin._ended = dict(self._ended)
         return twin
 
@@ -196,7 +210,7 @@ class TimeRules:
                     and record.time is not None
                     and record.time - found.time >= limit
                 ):
-                    yield self._detection(signature, [found])
+                    yield self._detection(signature, [found], moment=found.time + limit)
         if begins is not None and (
             silence.when is None or silence.when.truth(self._scope_of(record, begins.captures)) is True
         ):
@@ -215,7 +229,9 @@ class TimeRules:
 
     # --- what is reported ---
 
-    def _detection(self, signature: Signature, chain: list[_Found], *, at_end: bool = False) -> Detection:
+    def _detection(
+        self, signature: Signature, chain: list[_Found], *, at_end: bool = False, moment: float | None = None
+    ) -> Detection:
         """The chain's first record leads; the last one's captures win, since they say how it ended."""
         captures: Captures = {}
         for found in chain:
@@ -237,6 +253,7 @@ class TimeRules:
             at_end=at_end,
             last=chain[-1].record,
             times=len(chain),
+            moment=moment,
         )
 
     def _refinements(self, base: Signature, record: Record, text: str) -> Iterator[Signature]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import dataclass, replace
 
@@ -23,7 +24,7 @@ SHOWN = 50
 TRACEBACK = "Traceback (most recent call last)"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Entry:
     record: Record
     line: Line
@@ -64,13 +65,19 @@ class Leftovers:
         key = (record.run, mask(line.text))
         entry = self._entries.get(key)
         if entry is not None:
-            entry.count += record.repeats
+            self._entries[key] = replace(entry, count=entry.count + record.repeats)
         elif len(self._entries) < MAX_DISTINCT:
             begin = next((each for each in record.lines if TRACEBACK in each.text), record.first)
             kept = dict.fromkeys((record.first, begin, line, record.lines[-1]))  # the frames explain nothing here
             self._entries[key] = _Entry(replace(record, lines=tuple(kept)), line, record.repeats)
         else:
             self.beyond += record.repeats
+
+    def fork(self) -> Leftovers:
+        """A twin that goes its own way."""
+        twin = copy.copy(self)
+        twin._entries = dict(self._entries)
+        return twin
 
     def forget(self, run: int) -> None:
         """Let go of runs up to `run`."""

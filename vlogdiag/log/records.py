@@ -487,12 +487,22 @@ class Assembler:
         current.size += len(line.text) + 1
         current.last = line.number
 
-    @staticmethod
-    def _record(o: _Open) -> Record:
+    def held(self, until: int) -> list[Record]:
+        """Open records that have had no line after line `until`, as `close` would complete them; they stay open."""
+        quiet = [o for o in (*self._headed.values(), *self._bare.values()) if o.last <= until]
+        return sorted((self._complete(o) for o in quiet), key=lambda r: r.first.number)
+
+    @classmethod
+    def _record(cls, o: _Open) -> Record:
         o.closed = True
-        lines = o.lines
-        while len(lines) > 1 and not lines[-1].text.strip():
-            lines.pop()
+        return cls._complete(o)
+
+    @staticmethod
+    def _complete(o: _Open) -> Record:
+        end = len(o.lines)
+        while end > 1 and not o.lines[end - 1].text.strip():
+            end -= 1
+        lines = o.lines[:end]
         return Record(
             origin=o.origin,
             level=o.level,

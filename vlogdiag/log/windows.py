@@ -7,6 +7,7 @@ lines before a chunk's first hit are kept until it is known whether a record beg
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -111,6 +112,17 @@ class Windows:
         if self._rest or self._beyond:
             self._emit(self._rest, len(self._rest) + self._beyond)
             self._rest, self._beyond = b"", 0
+
+    @property
+    def waiting(self) -> bool:
+        """Something stands unread: half a line, or lines kept for a record that might begin in them."""
+        return bool(self._rest or self._beyond or self._carry)
+
+    def fork(self, reader: Reader) -> Windows:
+        """A twin that goes its own way, handing lines to `reader`."""
+        twin = copy.copy(self)
+        twin._reader = reader
+        return twin
 
     def take(self, chunk: bytes, hits: Sequence[int] | None) -> None:
         """Read whole lines; `hits` are offsets worth reading (None: all of it)."""
