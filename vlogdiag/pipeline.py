@@ -218,8 +218,8 @@ class Pipeline:
         now = self._assembler.clock.now
         return None if now is None or self._anchor is None else now + max(0.0, moment - self._anchor[1])
 
-    def peek(self, until: int, moment: float) -> Result:
-        """What `stop` would say, were nothing more to come; open records with lines after `until` are left out.
+    def peek(self, until: int | None = None, moment: float | None = None) -> Result:
+        """What `stop` would say now; open records with lines after `until`, which may still grow, are left out.
 
         Changes nothing: what stands in the middle of a message is looked at by a twin, which shares what is over.
         """
@@ -235,14 +235,12 @@ class Pipeline:
             twin._assembler = copy.deepcopy(self._assembler, {id(self._tracker): twin._tracker})
             twin._windows = self._windows.fork(twin)
             twin._windows.finish()
-        for record in twin._assembler.held(until):
+        now = self.log_time(moment) if moment is not None else None
+        due = bool(self._timed.due(now))  # an open record, however young, may have ended that silence
+        for record in twin._assembler.held(until if until is not None and not due else twin._windows.number):
             twin._record(record)
-        due = self._timed.due(self.log_time(moment))
-        if due:  # an open record may have ended the silence
-            for record in twin._assembler.held(self._windows.number):
-                if record.lines[-1].number > until:
-                    twin._record(record)
-            twin._count(twin._timed.overdue(self.log_time(moment)))
+        if due:
+            twin._count(twin._timed.overdue(now))
         return twin.result()
 
     def heard(self) -> set[str]:
