@@ -164,7 +164,7 @@ class Gates:
         return frozenset(literals[ident] for ident in seen)
 
 
-WORTH = 100_000
+WORTH = 30_000
 """Characters after which compiling the literals pays: a short log is done before that."""
 FEW = 8
 """Up to this many literals, looking for each costs less than a scan."""
