@@ -21,10 +21,11 @@ from vlogdiag.diagnosis.scope import RunScope
 from vlogdiag.diagnosis.statistics import Statistics, parse_statistics
 from vlogdiag.diagnosis.time_rules import TimeRules
 from vlogdiag.diagnosis.unexplained import Leftovers, exception_line, is_error
+from vlogdiag.diagnosis.useless import useless_arguments
 from vlogdiag.loading import Rules
 from vlogdiag.log.edges import edge_lines, last_life
 from vlogdiag.log.prefilter import Gates, Prefilter, is_statistics, matters
-from vlogdiag.log.records import QUOTING, Assembler
+from vlogdiag.log.records import QUOTING, Assembler, LogClock
 from vlogdiag.log.when import Moment, place
 from vlogdiag.log.windows import HEAD_LINES, MAX_LINE, Windows
 from vlogdiag.model import (
@@ -213,6 +214,16 @@ class Pipeline:
         """Take a recording of readings, in its order; it is read as far as the log has come."""
         self._readings.replay(r for r in recorded if r.log is None or same_log(r.log, self.source))
 
+    @property
+    def clock(self) -> LogClock:
+        """The log's own clock."""
+        return self._assembler.clock
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Process ids that the log has named."""
+        return frozenset(self._readings.pids)
+
     def log_time(self, moment: float) -> float | None:
         """Log time at `moment` (monotonic): that of the last record plus what has passed since it arrived."""
         now = self._assembler.clock.now
@@ -305,8 +316,13 @@ class Pipeline:
 
     @property
     def lines_read(self) -> int:
-        """Lines so far."""
+        """Whole lines so far, but for those that wait to be passed over."""
         return self._windows.number
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Lines and bytes taken so far, those that wait included."""
+        return self._windows.place
 
     @property
     def growing(self) -> int:
@@ -540,6 +556,8 @@ class Pipeline:
             notices.append(
                 f"{self.source}: {self._leftovers.distinct} distinct unexplained errors, 50 are listed ({self._leftovers.beyond} more were only counted)"
             )
+        useless = dict.fromkeys(text for one in judged for text in useless_arguments(self._facts_of(one.run.number)))
+        notices.extend(f"{self.source}: {text}" for text in useless)
         if not findings:
             for one in judged:
                 symptoms = [m for m in one.orphans if m.signature.role is Role.SYMPTOM]
