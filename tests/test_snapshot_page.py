@@ -116,7 +116,7 @@ def test_the_page_is_shaped_like_vllms_form() -> None:
 
 def test_environment_command_traceback_and_fix_stand_in_fences() -> None:
     environment, command, traceback, fix, unexplained = fences(render_page(snapshot()))
-    assert "Python: 3.12.3\npackages: torch==2.8.0  vllm==0.11.0" in environment
+    assert "Python: 3.12.3\ntorch==2.8.0\nvllm==0.11.0" in environment
     assert command == "VLLM_USE_V1=1\nvllm serve org/m\n"
     assert traceback == (
         "EngineCore failed to start.\nTraceback (most recent call last):\n"

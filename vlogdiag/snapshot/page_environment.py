@@ -8,6 +8,7 @@ from typing import Any
 from vlogdiag.snapshot.assemble import Snapshot
 
 GIB = 2**30
+MAX_PORTS = 6
 _LIMITS = ("Max open files", "Max processes", "Max locked memory", "Max address space", "Max stack size")
 _CONFIG = (
     "architectures", "model_type", "dtype", "torch_dtype", "hidden_size", "num_hidden_layers", "num_attention_heads",
@@ -28,7 +29,7 @@ def environment_lines(snapshot: Snapshot) -> list[str]:
     )
     out: list[str] = []
     for title, lines in blocks:
-        said = [f"{name}: {value}" for name, value in lines if value not in (None, "", [], {})]
+        said = [f"{name}: {value}" if name else str(value) for name, value in lines if value not in (None, "", [], {})]
         if said:
             out += [f"== {title} ==", *said, ""]
     return out[:-1] or ["nothing could be collected"]
@@ -46,7 +47,7 @@ def _software(snapshot: Snapshot) -> Lines:
     yield "vLLM's build", _pairs(data.get("vllm"))
     yield "Python", data.get("python")
     yield "torch's build", _pairs(data.get("torch"))
-    yield "packages", "  ".join(data.get("packages") or ())
+    yield from (("", package) for package in data.get("packages") or ())
     yield "installed twice", _pairs(data.get("twice"))
     yield "editable", ", ".join(data.get("editable") or ())
     yield "from", ", ".join(data.get("site_packages") or ())
@@ -82,8 +83,10 @@ def _host(data: Mapping[str, Any]) -> Lines:
     yield "RAM", f"{_gib(memory.get('available'))} of {_gib(memory.get('total'))} available" if memory else None
     yield "swap", f"{_gib(swap.get('used'))} of {_gib(swap.get('total'))} used" if swap else None
     yield "/dev/shm", f"{_gib(shm.get('free'))} of {_gib(shm.get('total'))} free" if shm else None
-    for folder, level in _dict(data.get("cgroup")).items():
-        yield f"cgroup {folder}", _pairs({k: str(v).replace("\n", " ") for k, v in level.items()})
+    for number, (folder, level) in enumerate(_dict(data.get("cgroup")).items()):
+        limited = any(level.get(name) not in (None, "max") for name in ("memory.max", "memory.limit_in_bytes"))
+        if not number or limited:  # groups further out that limit nothing say nothing
+            yield f"cgroup {folder}", _pairs({k: str(v).replace("\n", " ") for k, v in level.items()})
     yield "OOM kills since start", data.get("oom_kills_since_start")
     for name, disk in _dict(data.get("disks")).items():
         yield f"disk of {name}", f"{_gib(disk.get('free'))} of {_gib(disk.get('total'))} free ({disk.get('path')})"
@@ -96,10 +99,9 @@ def _network(data: Mapping[str, Any]) -> Lines:
     for name, interface in _dict(data.get("interfaces")).items():
         state = "up" if interface.get("up") else "down"
         yield f"interface {name}", f"{state}, MTU {interface.get('mtu')}, {', '.join(interface.get('addresses') or ())}"
-    yield (
-        "listening",
-        ", ".join(f"{row['address']}:{row['port']} (pid {row['pid']})" for row in data.get("listening") or ()),
-    )
+    rows = data.get("listening") or ()
+    shown = ", ".join(f"{row['address']}:{row['port']} (pid {row['pid']})" for row in rows[:MAX_PORTS])
+    yield "listening", shown + (f" and {len(rows) - MAX_PORTS} more" if len(rows) > MAX_PORTS else "")
 
 
 def _server(snapshot: Snapshot) -> Lines:
