@@ -103,6 +103,8 @@ class LogClock:
     def near(self, stamp: Stamp) -> float:
         """Where a stamp lies on this clock, at most half a year from now; moves nothing."""
         day = self.BEFORE[stamp.month] + stamp.day - 1 + self._turns * 366.0
+        if self._leap_days and stamp.month > 2:
+            day += 1
         moment = day * self.DAY + stamp.second
         if self.now is not None:
             while moment - self.now > 183 * self.DAY:

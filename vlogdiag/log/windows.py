@@ -114,6 +114,11 @@ class Windows:
             self._rest, self._beyond = b"", 0
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Whole lines and their bytes taken so far, those that are kept unread included."""
+        return self.number + self._carry.count(b"\n"), self.offset + len(self._carry)
+
+    @property
     def waiting(self) -> bool:
         """Something stands unread: half a line, or lines kept for a record that might begin in them."""
         return bool(self._rest or self._beyond or self._carry)
