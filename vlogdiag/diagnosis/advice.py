@@ -44,7 +44,9 @@ def fill(template: FixTemplate, signature: Signature, scope: RunScope) -> Fix | 
         # Only some possible versions take this fix: it stays, and says for which.
         if inside is None:
             versions = versions & Versions.parse_spec(template.vllm)
+    stated, scope.used = scope.used, {}  # a condition's facts prove nothing: evidence is what cause and fixes state
     holds = True if template.when is None else template.when.truth(scope)
+    scope.used = stated
     if holds is False:
         return None
     if template.upgrade is not None and not _older(versions, template.upgrade):

@@ -35,6 +35,7 @@ def finding_of(incident: Incident, source: str) -> Finding:
     """One incident of one log as a finding."""
     member = incident.cause
     signature, scope, lead = member.signature, member.scope, member.hit.lead
+    scope.used.clear()  # what conditions asked for is no evidence; what the cause and the fixes state is
     cause = _cause(signature, scope)
     named = signature.cause.names if signature.cause is not None else frozenset()
     fixes = fixes_of(member)
