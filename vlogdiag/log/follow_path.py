@@ -165,7 +165,7 @@ class PathFollower:
             if not any(kin.mark for kin in found):
                 self._tell("the file that was read before is gone; its last bytes may be missing", events)
             # The file at the path was there before: what lies between are copies, or the path would lead elsewhere.
-            copies = any(kin.path == self.path and kin.mark for kin in found)
+            copies = len(found) if any(kin.path == self.path and kin.mark for kin in found) else 0
             self.chain.succeed(self._files(found, now, copies=copies), now)
             self._marks = ()
             return
@@ -232,16 +232,21 @@ class PathFollower:
             if old.intact():
                 self.chain.succeed([self._file(handle, stat, now)], now)
                 return
+            in_place = stat.identity == old.identity
             found = self._kin([mark], besides=old, copies=True)
+            if not found and not in_place:
+                found = self._kin([mark.blank()], besides=old)
             between = [kin for kin in found if kin.path != self.path]
             _close(kin for kin in found if kin.path == self.path)
-            in_place = stat.identity == old.identity
-            files = self._files(between, now, serial=old.serial, copies=in_place)
+            # What was made while the old file was still at the path is a copy.
+            moved = [place for place, kin in enumerate(between) if kin.stat.identity == old.identity]
+            copies = len(between) if in_place else moved[0] if moved else 0
+            files = self._files(between, now, serial=old.serial, copies=copies)
             if old.handle is not None and not in_place and old.identity not in {file.identity for file in files}:
                 # Truncated, grown and then moved away: only the handle still leads to what was written since.
-                files += self._files([Kin(old.place, old.handle, old.handle.stat())], now, serial=_joined(files))
+                files.append(OpenFile(old.handle, old.handle.stat(), old.place, self._stream(files), now))
                 old.handle = None
-            fresh = self._file(handle, stat, now, serial=_joined(files))
+            fresh = self._file(handle, stat, now, serial=self._stream(files))
         self.chain.remove(old)
         old.close()
         files.append(fresh)
@@ -296,28 +301,33 @@ class PathFollower:
         number = next(self._serials) if serial is None else serial
         return OpenFile(handle, stat, self._fs.real(self.path), number, now, offset=offset)
 
-    def _files(
-        self, found: Sequence[Kin], now: float, *, serial: int | None = None, copies: bool = False
-    ) -> list[OpenFile]:
-        """Make files of kin; the first goes on with the stream `serial`, if given, where that one's bytes ended."""
+    def _files(self, found: Sequence[Kin], now: float, *, serial: int | None = None, copies: int = 0) -> list[OpenFile]:
+        """Make files of kin, of which the first `copies` are copies even if they are new to us.
+
+        A copy that comes first goes on with the stream `serial`, if given, where that one's bytes ended.
+        """
         files: list[OpenFile] = []
         try:
-            for kin in found:
-                number = serial if serial is not None and not files else _joined(files)
-                goes_on = kin.mark if number is not None and number == serial else None
+            for place, kin in enumerate(found):
+                is_copy = kin.is_copy or (place < copies and kin.mark is None)
+                first = serial if is_copy and not files else None
+                number = self._stream(files) if first is None else first
+                goes_on = kin.mark if first is not None else None
                 offset = goes_on.seen if goes_on else kin.mark.offset if kin.mark else 0
-                place = self._fs.real(kin.path)
-                file = OpenFile(
-                    kin.handle, kin.stat, place, next(self._serials) if number is None else number, now, offset=offset
-                )
+                real = self._fs.real(kin.path)
+                file = OpenFile(kin.handle, kin.stat, real, number, now, offset=offset)
                 if goes_on:
                     file.line_start = goes_on.offset
-                file.copy = kin.is_copy or (copies and kin.mark is None)
+                file.copy = is_copy
                 files.append(file)
         except OSError:
             _close(found)
             raise
         return files
+
+    def _stream(self, files: Sequence[OpenFile]) -> int:
+        """Number of the stream behind these files: after a copy the writer goes on in the middle of its line."""
+        return files[-1].serial if files and files[-1].copy else next(self._serials)
 
     def _tell(self, text: str, events: list[FollowEvent]) -> None:
         events.append(Notice(self.path, f"{self._name}: {text}"))
@@ -329,11 +339,6 @@ class PathFollower:
 def _close(found: Iterable[Kin]) -> None:
     for kin in found:
         kin.handle.close()
-
-
-def _joined(files: Sequence[OpenFile]) -> int | None:
-    """The stream that goes on behind these files: after a copy the writer goes on in the middle of its line."""
-    return files[-1].serial if files and files[-1].copy else None
 
 
 @contextmanager

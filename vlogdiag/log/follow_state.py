@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,11 @@ class FileMark:
     def identity(self) -> tuple[int, int]:
         """Device and inode."""
         return self.device, self.inode
+
+    def blank(self) -> FileMark:
+        """The same file before anything of it was seen: recognised by its inode alone."""
+        nothing = head_fingerprint(b"")
+        return replace(self, offset=0, seen=0, head_size=0, head=nothing, tail=nothing)
 
     def fits(self, handle: Handle) -> bool:
         """Tell whether an open file begins with the bytes that were seen, as far as the fingerprints tell."""
