@@ -131,7 +131,7 @@ def _findings(report: Report | None, budget: float) -> Iterator[str]:
         ]
         if lead.consequences:
             said.append(f"Then: {', '.join(markdown_inline(c.title) for c in lead.consequences[:4])}.")
-        yield "\n".join(said)
+        yield from said
         fix = next((f for f in lead.fixes if f.disposition == "apply"), None)
         if fix is not None:
             texts = [paste.text for paste in pastes(fix)]

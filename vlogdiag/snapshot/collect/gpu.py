@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -48,12 +48,23 @@ def collect(context: Context, *, reading: Callable[[Context], Reading] | None = 
             )
         else:
             missing.append(Unavailable(name.removesuffix(".txt"), answer.reason))
-    for line in describe_missing(taken):
-        source, _, reason = line.partition(": ")
-        if source not in ("metrics", "health"):  # server.py asks the same pages
-            missing.append(Unavailable(source, reason))
+    missing += _missing(taken)
     data: dict[str, Any] = {"reading": encode(taken), "said": list(describe(taken))}
     return Collected(NAME, data, files, tuple(missing))
+
+
+def _missing(taken: Reading) -> Iterator[Unavailable]:
+    """What the reading lacks; many values that lack for one reason (an old card, a setting) are one line."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for line in describe_missing(taken):
+        source, _, said = line.partition(": ")
+        if source in ("metrics", "health"):
+            continue  # server.py asks the same pages
+        what, colon, reason = said.rpartition(": ")
+        by_reason.setdefault((source, reason if colon else said), []).append(what)
+    for (source, reason), values in by_reason.items():
+        named = ", ".join(value for value in values if value)
+        yield Unavailable(source, f"{reason}: {named}" if named else reason)
 
 
 def take_reading(context: Context) -> Reading:
