@@ -124,6 +124,10 @@ class Pipeline:
         """Take the next bytes of the log."""
         self._windows.feed(data)
 
+    def leave_out(self, count: int) -> None:
+        """The line in progress, which is as long as lines are read, has `count` bytes more."""
+        self._windows.leave_out(count)
+
     def whole_lines(self, data: bytes) -> bytes:
         """First half of `feed`, for a caller who scans in another thread: whole lines to hand to `feed_scanned`."""
         return self._windows.whole_lines(data)

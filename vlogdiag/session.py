@@ -89,10 +89,14 @@ class Session:
         """The log's path."""
         return self.pipeline.source
 
-    def feed(self, lines: bytes, now: float, wall: float = 0.0) -> None:
-        """Take whole lines that arrived at `now`."""
+    def feed(self, *lines: bytes | int, now: float, wall: float = 0.0) -> None:
+        """Take whole lines that arrived at `now`; a number stands for so many bytes left out of a giant one."""
         before = self.pipeline.clock.now
-        self.pipeline.feed(lines)
+        for piece in lines:
+            if isinstance(piece, int):
+                self.pipeline.leave_out(piece)
+            else:
+                self.pipeline.feed(piece)
         self.pipeline.arrived(now)
         self.fed_at = now
         self._arrivals.append((self.pipeline.place[0], now))

@@ -99,6 +99,10 @@ class Windows:
         self._keep(data[end:])
         return whole
 
+    def leave_out(self, count: int) -> None:
+        """The line in progress has `count` bytes more that whoever feeds it has left out."""
+        self._beyond += count
+
     def _keep(self, data: bytes) -> None:
         rest = self._rest + data if self._rest else data
         if len(rest) > MAX_LINE:
