@@ -49,6 +49,8 @@ from vlogdiag.values import Quantity
 __all__ = ["Pipeline", "Result", "report_of"]
 
 MAX_RUNS = 1_000
+DEFAULT_PORT = 8000
+"""Where `vllm serve` listens unless told otherwise, in every version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +230,25 @@ class Pipeline:
         """Process ids that the log has named."""
         return frozenset(self._readings.pids)
 
+    @property
+    def address(self) -> tuple[str | None, int] | None:
+        """Host and port of the server that the current start has brought up; None while the log does not tell."""
+        run = self._tracker.current
+        facts = self._facts_of(run.number)
+        if not run.served or not (facts.complete or facts.args) or facts.argument("ssl_certfile"):
+            return None
+        host, port = facts.argument("host"), facts.argument("port")
+        return (str(host) if host else None, port if isinstance(port, int) else DEFAULT_PORT)
+
     def log_time(self, moment: float) -> float | None:
         """Log time at `moment` (monotonic): that of the last record plus what has passed since it arrived."""
         now = self._assembler.clock.now
         return None if now is None or self._anchor is None else now + max(0.0, moment - self._anchor[1])
+
+    def summary_of(self, run: int) -> RunSummary | None:
+        """What one start has said of itself so far; its outcome is left open."""
+        known = next((r for r in self._tracker.runs if r.number == run), None)
+        return None if known is None else self._summary(known, None)
 
     def peek(self, until: int | None = None, moment: float | None = None) -> Result:
         """What `stop` would say now; open records with lines after `until`, which may still grow, are left out.
@@ -510,7 +527,9 @@ class Pipeline:
         one.orphans = []
 
     def _run_summary(self, one: _Judged, judged: Sequence[_Judged]) -> RunSummary:
-        run = one.run
+        return self._summary(one.run, _outcome(one, judged))
+
+    def _summary(self, run: Run, outcome: str | None) -> RunSummary:
         facts = self._facts_of(run.number)
         versions = facts.versions
         ended = run.failed_line or run.ended_line
@@ -521,7 +540,7 @@ class Pipeline:
             vllm_version=facts.version_text or versions.single,
             versions_possible=(versions.spec() or None) if versions.mask != Versions.all().mask else None,
             model=_model(facts),
-            outcome=_outcome(one, judged),
+            outcome=outcome,
             phase=run.phase,
             ended=Position(ended) if ended else None,
             args=arguments.plain(facts.args or facts.resolved),
