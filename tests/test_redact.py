@@ -195,6 +195,13 @@ def test_a_name_that_logs_use_as_a_word_is_not_looked_for_everywhere(name: str) 
     assert redactor.line(line) == line
 
 
+def test_a_user_called_like_a_word_of_the_rules_costs_no_evidence() -> None:
+    redactor = Redactor(known={"user": ["will"], "host": ["scheduler"]}, vocabulary=frozenset(["will", "scheduler"]))
+    assert redactor.line("the scheduler will wait for /data/will/x") == "the scheduler will wait for /data/<user-1>/x"
+    assert redactor.line("/home/will/x http://scheduler:1") == "/home/<user-1>/x http://<host-1>:1"
+    assert redactor.line("the scheduler will wait") == "the scheduler will wait"
+
+
 def test_what_the_caller_knows_is_replaced_wherever_it_stands_as_a_word() -> None:
     redactor = Redactor(known={"host": ["tigerlake"], "user": ["meike"]})
     assert redactor.line("meike started tigerlake, tigerlakes") == "<user-1> started <host-1>, tigerlakes"

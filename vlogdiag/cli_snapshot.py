@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 READ = 1 << 20
+_WORD = re.compile(r"[a-z][a-z0-9_-]{3,}")
 
 
 def snapshot(
@@ -63,6 +65,7 @@ def snapshot(
             render_text=_render_text,
             environment=dict(os.environ),
             created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
+            vocabulary=_vocabulary(),
         )
     except NoSuchProcess as error:
         fail(str(error), USAGE)
@@ -95,7 +98,7 @@ def redact(
         fail(f"{file} holds {len(logs)} logs: give one of them", USAGE)
     if not logs:
         raise typer.Exit(BLIND)
-    redactor = Redactor(keep_prompts=keep_prompts)
+    redactor = Redactor(keep_prompts=keep_prompts, vocabulary=_vocabulary())
     try:
         lines = _lines(read_chunks(logs[0], stdin=getattr(sys.stdin, "buffer", None)))
         for line in redact_stream(lines, redactor):
@@ -149,6 +152,14 @@ def _diagnose(path: str) -> tuple[Report, tuple[str, ...]]:
 
     done = scan_paths([path], load())
     return with_commands(done.report), done.problems
+
+
+def _vocabulary() -> frozenset[str]:
+    """The words of the rules: a machine or a user of such a name must not cost a diagnosis its evidence."""
+    from vlogdiag.loading import rules_folder
+
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in rules_folder().rglob("*.yaml"))
+    return frozenset(word for text in texts for word in _WORD.findall(text.lower()))
 
 
 def _render_text(report: Report) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -25,8 +25,9 @@ class Redactor:
     """One bundle's memory of what stands for what; `line` and `text` clean, `counts` says what was replaced.
 
     `known` are values that the caller has from elsewhere (this machine's name, the account's): they are replaced
-    wherever they stand as a word. `gate` says of a line that it needs no closer look (`gates.py`). With `enabled` false
-    everything stays as it is. Not safe for two threads at once.
+    wherever they stand as a word, unless it is one of `vocabulary` (lower case: the words that diagnoses need), which
+    counts as a name only where something tells that it is one. `gate` says of a line that it needs no closer look
+    (`gates.py`). With `enabled` false everything stays as it is. Not safe for two threads at once.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class Redactor:
         enabled: bool = True,
         keep_prompts: bool = False,
         known: Mapping[str, Iterable[str]] | None = None,
+        vocabulary: Container[str] = frozenset(),
         gate: Callable[[str], bool] | None = None,
     ) -> None:
         self.enabled = enabled
         self.keep_prompts = keep_prompts
         self._gate = gate or make_gate()
+        self._vocabulary = vocabulary
         self._placeholders = Placeholders()
         self._anywhere: dict[str, str] = {}
         self._words: dict[str, str] = {}
@@ -87,8 +90,15 @@ class Redactor:
         if kind in ("token", "password"):
             if len(value) >= 8 and len(self._anywhere) < MAX_LEARNED:
                 self._anywhere.setdefault(value, kind)
-        elif (distinctive(value) or "@" in value or ":" in value) and len(self._words) < MAX_LEARNED:
+        elif len(self._words) < MAX_LEARNED and (kind not in ("host", "user") or self._is_nobodys_word(value)):
             self._words.setdefault(value, kind)
+            if kind == "user":
+                self._folders.add(value)
+        elif kind == "user" and distinctive(value):  # `will`, `mark`: known only where a folder is named
+            self._folders.add(value)
+
+    def _is_nobodys_word(self, value: str) -> bool:
+        return distinctive(value) and value.lower() not in self._vocabulary
 
     def _give(self, kind: str, value: str) -> str:
         placeholder = self._placeholders.give(kind, value)

@@ -6,7 +6,7 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -66,6 +66,7 @@ def take_snapshot(
     collectors: Sequence[tuple[str, Collector]] = COLLECTORS,
     processes: Callable[[int | None], tuple[ServerProcess, ...]] = find_processes,
     limit: float = LIMIT,
+    vocabulary: Container[str] = frozenset(),
 ) -> Snapshot:
     """Everything that could be had; what could not is in `unavailable`, with the reason.
 
@@ -98,7 +99,12 @@ def take_snapshot(
     if found and not alive:
         reason = f"process {found[0].pid} runs but is not in the log: another start, or a container's process ids"
         missing.append(Unavailable("the log's server", reason))
-    redactor = Redactor(enabled=wanted.redaction, keep_prompts=wanted.keep_prompts, known=_known(found, environment))
+    redactor = Redactor(
+        enabled=wanted.redaction,
+        keep_prompts=wanted.keep_prompts,
+        known=_known(found, environment),
+        vocabulary=vocabulary,
+    )
     snapshot = clean(
         collected,
         report,
