@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,10 +30,11 @@ from vlogdiag.cli_common import (
 
 if TYPE_CHECKING:
     from vlogdiag.hooks import Hooks
-    from vlogdiag.model import Event, Reading
+    from vlogdiag.live.sampler import Sampler
+    from vlogdiag.model import Event, Finding, Reading
+    from vlogdiag.pipeline import Pipeline
     from vlogdiag.tail import Source, Tail
 
-REFRESH_S = 0.5
 STATE_S = 5.0
 """Seconds between two savings of `--state`."""
 
@@ -45,19 +47,21 @@ def tail(
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Read this many last lines first.")] = 200,
     from_start: Annotated[bool, typer.Option("--from-start", help="Read the whole log first.")] = False,
     state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Go on exactly where the last tail stopped.")
+        Path | None, typer.Option(metavar="FILE", help="Go on exactly where the last tail with this file stopped.")
     ] = None,
-    metrics: Annotated[str | None, typer.Option(metavar="URL", help="The server's /metrics.")] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="URL", help="The server's /metrics (else as the log says, on this machine).")
+    ] = None,
     no_live: Annotated[bool, typer.Option("--no-live", help="Ask neither the GPUs nor the server.")] = False,
     record: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the live readings (for scan --readings).")
     ] = None,
     exec_: Annotated[
         str | None,
-        typer.Option("--exec", metavar="CMD", help="Run this for each opened finding; JSON on its standard input."),
+        typer.Option("--exec", metavar="CMD", help="Run this once an incident; JSON on its standard input."),
     ] = None,
     notify: Annotated[
-        list[str] | None, typer.Option(metavar="URL", help="Send a message for each opened finding (apprise URL).")
+        list[str] | None, typer.Option(metavar="URL", help="Send one message an incident (apprise URL, repeatable).")
     ] = None,
     min_severity: Annotated[
         FailOn, typer.Option(help="Severity from which on --exec and --notify are called.")
@@ -76,71 +80,69 @@ def tail(
 ) -> None:
     """Follow live logs and say what breaks the moment it does."""
     from vlogdiag.log.wakers import PollingWaker
-    from vlogdiag.tail import Tail
+    from vlogdiag.tail import Surroundings, Tail
 
     known_version(vllm_version)
-    if from_start and state is not None and state.exists():
-        fail("--from-start and an existing --state contradict each other", USAGE)
     hooks = _hooks(exec_, notify, min_severity)
-    loaded = load_or_exit(rules, user_rules)
     sources = _sources(paths, lines=lines, from_start=from_start, state=state)
-    sampler = None if no_live else _sampler(metrics)
-    following = Tail(
-        sources,
-        loaded,
-        clock=time.monotonic,
-        version=vllm_version,
-        sampler=None if sampler is None else sampler.poll,
-    )
-    if listen is not None:
-        _listen(listen, following)
-    waker = PollingWaker()
+    with ExitStack() as stack:
+        recorder = _Recorder(record, stack)
+        loaded = load_or_exit(rules, user_rules)
+        followed: list[Tail] = []
+        sampler = None if no_live else _sampler(metrics, lambda: _address(followed))
+        if sampler is not None:
+            stack.callback(sampler.close)
+        following = Tail(
+            sources,
+            loaded,
+            Surroundings(
+                clock=time.monotonic,
+                wall=time.time,
+                local=float(time.localtime().tm_gmtoff),
+                sample=None if sampler is None else lambda: sampler.poll(None),
+                cuda=_cuda(),
+                adorn=_with_command,
+                observed=recorder.take,
+            ),
+            version=vllm_version,
+        )
+        followed.append(following)
+        if listen is not None:
+            stack.callback(_listen(listen, following))
+        screen = _screen(following, json=json, color=colored(no_color))
+        saver = _Saver(state, sources, following)
+        stack.callback(hooks.close)
+        _on_signals(following)
 
-    def stop(_signal: int, _frame: object) -> None:
-        following.stop()
-        waker.wake()
+        def show(events: list[Event]) -> None:
+            for event in events:
+                hooks.event(event)
+                screen.event(event)
 
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
-    screen = _screen(following, json=json, color=colored(no_color))
-    recorder = _recorder(record)
-    saver = _Saver(state, sources)
-
-    def show(events: list[Event]) -> None:
-        for event in events:
-            if event.type == "finding.opened" and event.finding is not None:
-                hooks.opened(event.finding)
-            if event.type == "reading" and event.reading is not None:
-                recorder(_on_log_clock(event.reading, following))
-            screen.event(event)
-
-    began = time.monotonic()
-    with screen:
-        following.run(_Ticking(waker, screen.refresh, saver.save), show)
-        show(following.close())
-    saver.save(force=True)
-    hooks.close()
-    if sampler is not None:
-        sampler.close()
+        meter = _Meter()
+        with screen:
+            following.run(PollingWaker(), show, (screen.refresh, saver.save))
+            show(following.close())
+        saver.save(force=True)
+    recorder.conclude()
     if stats:
-        _print_stats(following, time.monotonic() - began)
+        complain(meter.sentence(following))
     raise typer.Exit(_status(following, fail_on))
 
 
-class _Ticking:
-    """A waker that also redraws the status and saves the state, at their own pace."""
+def _on_signals(following: Tail) -> None:
+    """The first signal ends the tail cleanly, the second at once.
 
-    def __init__(self, inner: Any, *jobs: Callable[[], None]) -> None:
-        self._inner = inner
-        self._jobs = jobs
+    The handler only sets a flag: waking the waiting thread from it could wait for a lock that this thread holds.
+    """
 
-    def active(self) -> None:
-        self._inner.active()
+    def stop(number: int, _frame: object) -> None:
+        following.stop()
+        signal.signal(number, signal.SIG_DFL)
 
-    def wait(self, timeout: float | None = None) -> None:
-        for job in self._jobs:
-            job()
-        self._inner.wait(timeout)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup a lost terminal is no reason
+            signal.signal(number, stop)
 
 
 def _sources(paths: list[str], *, lines: int, from_start: bool, state: Path | None) -> list[Source]:
@@ -148,7 +150,7 @@ def _sources(paths: list[str], *, lines: int, from_start: bool, state: Path | No
     from vlogdiag.log.follow_state import StateError, load_states
 
     try:
-        states = load_states(state) if state is not None and state.exists() else {}
+        states = load_states(state) if state is not None else {}
     except StateError as error:
         fail(str(error), BLIND)
     found: list[Source] = []
@@ -157,47 +159,79 @@ def _sources(paths: list[str], *, lines: int, from_start: bool, state: Path | No
             if sys.stdin is None:
                 fail("standard input is closed", BLIND)
             found.append(StreamFollower(sys.stdin.buffer))
-        else:
-            known = states.get(path)
-            found.append(Follower(path, from_start=from_start, context_lines=0 if known else lines, state=known))
+            continue
+        known = states.get(path)
+        if known is None and not any(mark in path for mark in "*?[") and not Path(path).exists():
+            complain(f"{path}: not there yet; waiting for it")
+        found.append(Follower(path, from_start=from_start, context_lines=0 if known else lines, state=known))
     return found
 
 
 class _Saver:
-    """Writes `--state` now and then."""
+    """Writes `--state` now and then, if something was read since."""
 
-    def __init__(self, file: Path | None, sources: list[Source]) -> None:
+    def __init__(self, file: Path | None, sources: list[Source], following: Tail) -> None:
         self._file = file
         self._sources = sources
+        self._following = following
         self._last = 0.0
+        self._read = -1
 
     def save(self, force: bool = False) -> None:
         """Save if there is something to save to, and it is time."""
-        now = time.monotonic()
-        if self._file is None or (not force and now - self._last < STATE_S):
+        now, read = time.monotonic(), self._following.counts.bytes
+        if self._file is None or (not force and (now - self._last < STATE_S or read == self._read)):
             return
-        from vlogdiag.log.follow_state import save_states
+        from vlogdiag.log.follow_state import StateError, save_states
 
-        self._last = now
+        self._last, self._read = now, read
         states = [s for source in self._sources if (s := getattr(source, "state", lambda: None)()) is not None]
         try:
             save_states(self._file, states)
-        except OSError as error:
-            complain(f"{self._file}: {error.strerror or error}")
+        except StateError as error:
+            complain(str(error))
             self._file = None
 
 
-def _sampler(url: str | None) -> Any:
+def _sampler(url: str | None, address: Callable[[], tuple[str | None, int] | None]) -> Sampler:
+    from vlogdiag.live.followed import FollowedServer
     from vlogdiag.live.metrics import MetricsUrlError, check_url
     from vlogdiag.live.probes import probes_for
     from vlogdiag.live.sampler import Sampler
 
-    if url is not None:
-        try:
-            url = check_url(url) or url
-        except MetricsUrlError as error:
-            fail(str(error), USAGE)
-    return Sampler(probes_for(url))
+    if url is None:
+        return Sampler((*probes_for(None), FollowedServer(address)))
+    try:
+        return Sampler(probes_for(check_url(url)))
+    except MetricsUrlError as error:
+        fail(f"--metrics: {error}", USAGE)
+
+
+def _address(followed: list[Tail]) -> tuple[str | None, int] | None:
+    """Of the first followed log that names a server."""
+    for following in followed:
+        for session in following.sessions.copy().values():
+            if (address := session.pipeline.address) is not None:
+                return address
+    return None
+
+
+def _cuda() -> Any:
+    from vlogdiag.live.followed import CudaOfServer
+
+    return CudaOfServer()
+
+
+def _with_command(finding: Finding, pipeline: Pipeline) -> Finding:
+    """Fixes as the user's own command, as `scan` shows them."""
+    from vlogdiag.cli_common import with_commands
+    from vlogdiag.model import Report, RuleCount, SourceSummary
+
+    run = pipeline.summary_of(finding.run)
+    if run is None:
+        return finding
+    source = SourceSummary(finding.source, runs=(run,))
+    return with_commands(Report("", RuleCount(0, 0, ""), (source,), (finding,))).findings[0]
 
 
 def _hooks(command: str | None, urls: list[str] | None, least: FailOn) -> Hooks:
@@ -218,39 +252,73 @@ def _hooks(command: str | None, urls: list[str] | None, least: FailOn) -> Hooks:
     return Hooks(tuple(chosen), levels.get(least, Severity.ERROR), complain, time.monotonic)
 
 
-def _listen(where: str, following: Tail) -> None:
+def _listen(where: str, following: Tail) -> Callable[[], None]:
     from vlogdiag.export import ExportError, serve
 
     try:
-        serve(where, following)
+        return serve(where, following)
     except ExportError as error:
         fail(str(error), USAGE)
     except OSError as error:
         fail(f"--listen {where}: {error.strerror or error}", BLIND)
 
 
-def _recorder(path: Path | None) -> Callable[[Reading], None]:
-    from vlogdiag.live.readings import to_line
+class _Recorder:
+    """Writes `--record`: every reading that could be placed on the log's clock, as soon as it was."""
 
-    if path is None:
-        return lambda reading: None
-    try:
-        file = path.open("a", encoding="utf-8", buffering=1)
-    except OSError as error:
-        fail(f"{path}: {error.strerror or error}", BLIND)
-    return lambda reading: void(file.write(to_line(reading)))
+    def __init__(self, path: Path | None, stack: ExitStack) -> None:
+        self._path = path
+        self._count = 0
+        self._file = None
+        if path is None:
+            return
+        try:
+            self._file = stack.enter_context(path.open("a", encoding="utf-8", buffering=1))
+        except OSError as error:
+            fail(f"{path}: {error.strerror or error}", BLIND)
+
+    def take(self, reading: Reading) -> None:
+        """Write one reading; a full disk ends the recording, not the tail."""
+        from vlogdiag.live.readings import to_line
+
+        if self._file is None:
+            return
+        self._count += 1
+        try:
+            self._file.write(to_line(reading))
+        except OSError as error:
+            complain(f"--record {self._path}: {error.strerror or error}; recording ends")
+            self._file = None
+
+    def conclude(self) -> None:
+        """Say why there is nothing in it, if so."""
+        if self._file is not None and not self._count:
+            complain(f"--record {self._path}: nothing recorded, since no line was written to the log meanwhile")
 
 
-def void(_: object) -> None:
-    """A call for its effect."""
+class _Meter:
+    """What the process has used since the meter was made."""
 
+    def __init__(self) -> None:
+        import psutil
 
-def _on_log_clock(reading: Reading, following: Tail) -> Reading:
-    from dataclasses import replace
+        self._process = psutil.Process()
+        self._began = time.monotonic()
+        self._cpu = self._used()
 
-    for session in following.sessions.values():
-        return replace(reading, time=session.pipeline.log_time(time.monotonic()))
-    return reading
+    def _used(self) -> float:
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    def sentence(self, following: Tail) -> str:
+        """Lines, time, share of a core, memory."""
+        seconds = max(time.monotonic() - self._began, 1e-9)
+        counts = following.counts
+        share = (self._used() - self._cpu) / seconds
+        return (
+            f"{counts.lines} lines, {counts.bytes} bytes in {seconds:.1f} s; {share:.2%} of a core, "
+            f"{self._process.memory_info().rss / 2**20:.0f} MiB, {counts.polls} looks"
+        )
 
 
 def _status(following: Tail, fail_on: FailOn) -> int:
@@ -266,19 +334,7 @@ def _screen(following: Tail, *, json: bool, color: bool) -> Any:
 
     if json:
         return JsonScreen()
-    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
-        return TerminalScreen(following, color=color)
-    return PlainScreen(following, width=width())
-
-
-def _print_stats(following: Tail, seconds: float) -> None:
-    import psutil
-
-    process = psutil.Process()
-    used = process.cpu_times()
-    share = (used.user + used.system) / seconds if seconds else 0.0
-    counts = following.counts
-    complain(
-        f"{counts.lines} lines, {counts.bytes} bytes in {seconds:.1f} s; {share:.2%} of a core, "
-        f"{process.memory_info().rss / 2**20:.0f} MiB, {counts.polls} looks"
-    )
+    unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
+    if sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb"):
+        return TerminalScreen(following, color=color, unicode=unicode)
+    return PlainScreen(width=width(), unicode=unicode)

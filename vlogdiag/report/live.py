@@ -53,6 +53,8 @@ class StatusModel:
     """Tokens a second, oldest first."""
     lag: float | None = None
     """How far reading is behind the log's end."""
+    behind: int | None = None
+    """The same in bytes, where only that is known."""
     quiet: float | None = None
     """How long the log has been silent."""
     errors: int = 0
@@ -130,6 +132,8 @@ def _server(model: StatusModel, look: Look) -> Text:
         parts.append(Text(f"{model.tokens_per_second:,.0f} tok/s"))
     if model.lag is not None and model.lag >= 1:
         parts.append(Text(f"{_seconds(model.lag)} behind", style="yellow"))
+    elif model.behind:
+        parts.append(Text(f"{format_quantity(Quantity(model.behind, Kind.SIZE))} behind", style="yellow"))
     if model.quiet is not None and model.quiet >= 1:
         parts.append(Text(f"quiet for {_seconds(model.quiet)}", style=DIM))
     row = _joined(parts, look)
