@@ -96,7 +96,9 @@ class TimeRules:
             pending = self._pending[signature.id]
             for key, found in list(pending.items()):
                 limit = self._limit(silence, found)
-                if limit is not None and found.time is not None and now - found.time >= limit:
+                if self._lived(found):
+                    del pending[key]
+                elif limit is not None and found.time is not None and now - found.time >= limit:
                     del pending[key]
                     fired.append(self._detection(signature, [found], moment=found.time + limit))
         return fired
@@ -107,7 +109,7 @@ class TimeRules:
         for signature, silence in self._silences:
             if silence.at_end:
                 for (run, _), found in self._pending[signature.id].items():
-                    if runs_open(run):
+                    if runs_open(run) and not self._lived(found):
                         fired.append(self._detection(signature, [found], at_end=True, moment=now))
         return fired
 
@@ -122,7 +124,13 @@ class TimeRules:
             if found.time is not None
             and (limit := self._limit(silence, found)) is not None
             and now - found.time >= limit
+            and not self._lived(found)
         )
+
+    def _lived(self, found: _Found) -> bool:
+        """A request was answered since: the lines that say so are not read one by one, so `until` cannot name them."""
+        run = self._scope_of(found.record, found.captures).run
+        return run is not None and (run.last_life or 0) > found.line.number
 
     def forget(self, run: int) -> None:
         """A run has ended: what it was silent about, and what would have followed, no longer matters."""
@@ -209,6 +217,7 @@ class TimeRules:
                     and found.time is not None
                     and record.time is not None
                     and record.time - found.time >= limit
+                    and (record.life or 0) <= found.line.number
                 ):
                     yield self._detection(signature, [found], moment=found.time + limit)
         if begins is not None and (
