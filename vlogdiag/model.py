@@ -150,6 +150,8 @@ class Record:
     """Which start of the server it belongs to, counted from 1."""
     phase: Phase | None = None
     """The run's phase when the record began."""
+    life: int | None = None
+    """Line of the run's last sign of life (an answered request, a working statistics line) before it began."""
     bracket: bool = False
     """The header spells `[file:line]` (vLLM 0.8.0 and later) rather than `file:line]`."""
 

@@ -44,9 +44,11 @@ def fill(template: FixTemplate, signature: Signature, scope: RunScope) -> Fix | 
         # Only some possible versions take this fix: it stays, and says for which.
         if inside is None:
             versions = versions & Versions.parse_spec(template.vllm)
-    stated, scope.used = scope.used, {}  # a condition's facts prove nothing: evidence is what cause and fixes state
+    # A condition that picks among fixes proves nothing: evidence, and assumptions, are those of cause and fixes.
+    stated, guessed = scope.used, scope.assumed
+    scope.used, scope.assumed = {}, {}
     holds = True if template.when is None else template.when.truth(scope)
-    scope.used = stated
+    scope.used, scope.assumed = stated, guessed
     if holds is False:
         return None
     if template.upgrade is not None and not _older(versions, template.upgrade):

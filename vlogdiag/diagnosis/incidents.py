@@ -180,8 +180,8 @@ def _causes(causes: Sequence[Member], rules: Rulebook, run: Run) -> list[Inciden
 def yields(member: Member, other: Member, rules: Rulebook) -> bool:
     """Whether `member` gives way to `other` by its `yields_to` (ids, bases or families, and a window)."""
     rule = member.signature.yields_to
-    if rule is None or other.signature.role is not Role.CAUSE:
-        return False
+    if rule is None or other.signature.role is not Role.CAUSE or other.signature.severity < member.signature.severity:
+        return False  # an error is never put down to a mere warning
     if not ({other.signature.id, rules.base(other.signature.id), other.signature.family} & set(rule.any_of)):
         return False
     mutual = other.signature.yields_to
@@ -227,17 +227,16 @@ def _follows(member: Member, incident: Incident, run: Run) -> bool:
         return False
     if member.signature.severity < Severity.ERROR and member.line < cause.line:
         return False
-    if _alive_between(cause.line, member.line, run):
+    if (lead.life or 0) > cause.line:  # it lived on in between
         return False
     if member.time is None or cause.time is None:
         return True
     return abs(member.time - cause.time) <= CASCADE_S
 
 
-def _alive_between(first: int, second: int, run: Run) -> bool:
-    """A sign of life after `first`: the run survived it (signs between the two lines are not kept, the last one is)."""
-    life = max(run.last_life or 0, (run.served_line or 0) if (run.served_line or 0) > first else 0)
-    return life > first
+def _alive_after(line: int, run: Run) -> bool:
+    """A sign of life after `line`: the run survived what happened there."""
+    return (run.last_life or 0) > line
 
 
 def _home(symptom: Member, incidents: Sequence[Incident]) -> Incident | None:
@@ -264,7 +263,7 @@ def _outcome(incident: Incident, run: Run) -> None:
     if incident.cause.signature.family == "request":
         severity = Severity.INFO
     incident.severity = severity
-    alive = _alive_between(incident.last_line, incident.last_line, run)
+    alive = _alive_after(incident.last_line, run)
     if severity < Severity.ERROR or alive:
         incident.outcome = Outcome.DEGRADED
     else:

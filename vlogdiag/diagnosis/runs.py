@@ -154,7 +154,7 @@ class RunTracker:
             if LAUNCH.search(text):
                 run = self._start(run, "shell", number)
         elif parsed.kind == "uvicorn" and " HTTP/" in text:
-            if not run.served:  # it answers, if only with errors
+            if not run.served and '"POST ' in text:  # it answers, if only with errors
                 self._advance(run, "serving", text, number, time)
             if ANSWERED.search(text):
                 run.last_life = number
@@ -166,7 +166,7 @@ class RunTracker:
                 run.first_time = time
             if run.last_time is None or time > run.last_time:
                 run.last_time = time
-        return Context(run.number, run.phase)
+        return Context(run.number, run.phase, run.last_life)
 
     def skip(self, first_line: int, last_line: int, time: float | None, life: int | None) -> None:
         """Account for lines that nobody had to read: their end, their last time, the last answered request."""
@@ -208,7 +208,7 @@ class RunTracker:
             run.ended_line = run.ended_line or number
         elif name == "serving":
             if not run.served:
-                run.served, run.served_line = True, number
+                run.served, run.served_line, run.last_life = True, number, number
             found = THROUGHPUT.findall(text)
             if any(float(value) > 0 for value in found):
                 run.last_life = number

@@ -1,16 +1,13 @@
-"""Turns a path, a glob or a pipe that somebody writes to into events: bytes as they come, what became of the file."""
+"""Turns a path or a glob that somebody writes to into events: bytes as they come, and what became of the files."""
 
 from __future__ import annotations
 
 import glob
-import io
 import os
-import select
 import time
 from collections.abc import Callable
-from typing import BinaryIO
 
-from vlogdiag.log.discover import STDIN, rotation_of
+from vlogdiag.log.discover import rotation_of
 from vlogdiag.log.follow_events import (
     Appeared,
     Data,
@@ -24,6 +21,7 @@ from vlogdiag.log.follow_events import (
 from vlogdiag.log.follow_fs import FileSystem, OsFileSystem
 from vlogdiag.log.follow_path import PathFollower
 from vlogdiag.log.follow_state import FileMark, FollowState, Skipped, StateError, load_states, save_states
+from vlogdiag.log.follow_stream import StreamFollower
 
 __all__ = [
     "Appeared",
@@ -81,7 +79,7 @@ class Follower:
         self._most_open = most_open
         self._is_glob = glob.has_magic(path)
         self._paths: dict[str, PathFollower] = {}
-        self._skipped: dict[str, tuple[int, int]] = {}
+        self._skipped: dict[str, Skipped] = {}
         self._scanned: float | None = None
         self._turn = 0
         self._trouble = ""
@@ -128,11 +126,11 @@ class Follower:
             self.path,
             files=tuple(mark for files, _ in pairs for mark in files),
             finished=tuple(mark for _, finished in pairs for mark in finished),
-            skipped=tuple(Skipped(path, *identity) for path, identity in self._skipped.items()),
+            skipped=tuple(self._skipped.values()),
         )
 
     def close(self) -> None:
-        """Let go of every file."""
+        """Let go of every file; what `state` says is complete before, not after."""
         for follower in self._paths.values():
             follower.park()
 
@@ -170,7 +168,7 @@ class Follower:
             marks.setdefault(mark.path, ([], []))[1].append(mark)
         for path, (files, finished) in marks.items():
             self._paths[path] = PathFollower(path, self._fs, from_start=True, marks=files, finished=finished)
-        self._skipped = {skipped.path: (skipped.device, skipped.inode) for skipped in self._state.skipped}
+        self._skipped = {skipped.path: skipped for skipped in self._state.skipped}
 
     def _match(self, *, appeared: bool) -> None:
         """Follow what the glob matches, but no file under two names and no rotated sibling of a followed log."""
@@ -178,18 +176,35 @@ class Follower:
         # Real names before links: `current.log -> vllm-2026.log` is the same log under a second name.
         new = sorted((self._fs.real(path) != path, path) for path in matches if path not in self._paths)
         logs = {*matches, *self._paths}
-        self._skipped = {path: identity for path, identity in self._skipped.items() if path in logs}
-        identities = {path: stat.identity for _, path in new if (stat := self._fs.stat(path)) and stat.kind == "file"}
+        self._skipped = {path: skipped for path, skipped in self._skipped.items() if path in logs}
         taken: set[tuple[int, int]] = set()
         for _, path in new:
-            identity = identities.get(path)
-            if identity is None or _is_sibling(path, logs) or self._skipped.get(path) == identity:
+            if _is_sibling(path, logs):
                 continue
-            if identity in taken or any(follower.knows(identity) for follower in self._paths.values()):
-                self._skipped[path] = identity
-                continue
-            taken.add(identity)
+            try:
+                stat = self._fs.stat(path)
+                if stat is None or stat.kind != "file" or stat.identity in taken or self._is_known(path):
+                    continue
+                taken.add(stat.identity)
+            except OSError:
+                pass  # followed all the same: its own follower tells why it cannot be read
             self._follow(path, appeared=appeared)
+
+    def _is_known(self, path: str) -> bool:
+        """Tell whether a path is another name of a file that is or was followed; such a path is remembered."""
+        handle = self._fs.open(path)
+        try:
+            stat = handle.stat()
+            before = self._skipped.get(path)
+            if before is not None and before.fits(handle, stat):
+                return True
+            known = any(follower.knows(handle, stat) for follower in self._paths.values())
+            self._skipped.pop(path, None)
+            if known:
+                self._skipped[path] = Skipped.of(path, handle, stat)
+            return known
+        finally:
+            handle.close()
 
     def _follow(self, path: str, *, appeared: bool) -> None:
         self._paths[path] = PathFollower(
@@ -212,69 +227,6 @@ class Follower:
             if follower.idle:
                 held -= follower.open_files
                 follower.park()
-
-
-class StreamFollower:
-    """Standard input or another pipe as a source with the same `poll`; it ends, and cannot be resumed."""
-
-    def __init__(self, stream: BinaryIO, name: str = STDIN, *, per_poll: int = PER_FILE) -> None:
-        self.path = name
-        self.backlog = False
-        self.lag = 0
-        self.ended = False
-        """True when the writer closed its end."""
-        self._stream = stream
-        self._per_poll = per_poll
-        self._offset = 0
-        try:
-            self._descriptor: int | None = stream.fileno()
-            self._poll = select.poll()
-            self._poll.register(self._descriptor, select.POLLIN | select.POLLHUP)
-        except (OSError, io.UnsupportedOperation):  # an object in memory
-            self._descriptor = None
-
-    @property
-    def following(self) -> tuple[str, ...]:
-        """The stream's name while it goes on."""
-        return () if self.ended else (self.path,)
-
-    def poll(self) -> list[FollowEvent]:
-        """Hand out what can be read without waiting; the last event of a stream is Ended."""
-        events: list[FollowEvent] = []
-        portions: list[bytes] = []
-        room = self._per_poll
-        while not self.ended and room > 0 and self._ready():
-            try:
-                portion = self._read(min(room, 1 << 16))
-            except BlockingIOError:
-                break
-            except OSError as error:
-                events.append(Notice(self.path, f"standard input broke off: {(error.strerror or str(error)).lower()}"))
-                portion = b""
-            self.ended = not portion
-            portions.append(portion)
-            room -= len(portion)
-        self.backlog = room <= 0
-        if data := b"".join(portions):
-            events.insert(0, Data(self.path, self._offset, data))
-            self._offset += len(data)
-        if self.ended and portions:
-            events.append(Ended(self.path, 0))
-        return events
-
-    def state(self) -> None:
-        """There is nothing to come back to."""
-
-    def close(self) -> None:
-        """Leave the stream to its owner."""
-
-    def _ready(self) -> bool:
-        return self._descriptor is None or bool(self._poll.poll(0))
-
-    def _read(self, size: int) -> bytes:
-        if self._descriptor is None:
-            return self._stream.read(size)
-        return os.read(self._descriptor, size)
 
 
 def _is_sibling(path: str, logs: set[str]) -> bool:

@@ -106,18 +106,16 @@ class Chain:
         while self.files and budget > 0:
             file = self.files[0]
             alone = len(self.files) == 1
+            if file.handle is None:
+                break
             try:
                 if not (sized and alone):
                     file.look()
                 offset, data = file.take(budget)
             except OSError as error:
                 self.error = error
-                file.close()
-                file.size = -1  # unlike what stands at the path, so that it is opened again
-                if alone:
-                    break
-                self._move_on(events)  # it has another name by now, and nobody would find it again
-                continue
+                file.lose()
+                break
             if data:
                 events.append(Data(self.path, offset, data, file.serial))
                 budget -= len(data)
@@ -129,7 +127,7 @@ class Chain:
             elif file.in_hole and file.offset < file.size:
                 self.backlog = True
                 break
-            elif file.handle is not None and file.offset < file.size:
+            elif file.offset < file.size:
                 file.starved += 1
             if alone:
                 break
@@ -143,7 +141,7 @@ class Chain:
 
     def _may_leave(self, file: OpenFile, now: float) -> bool:
         """Tell whether a file that was read to its end, and has a successor, may be left."""
-        if file.copy or file.handle is None or len(self.files) > LONGEST_CHAIN:
+        if file.copy or len(self.files) > LONGEST_CHAIN:
             return True
         # logrotate may create the new file for a writer that never opens it: then the old one goes on.
         if len(self.files) == 2 and self.files[1].size <= self.files[1].offset:
@@ -164,7 +162,7 @@ class Chain:
             self.end(file, events)
         elif file.pending:
             new.carried = (*file.carried, file.mark(self.path))
-        if file.copy or file.handle is None:
+        if file.copy:
             self.finish(file)
         else:
             self.late.append(file)
@@ -185,7 +183,8 @@ class Chain:
                 offset, data = file.take(budget, whole_lines=not expired)
             except OSError as error:
                 self.error = error
-                offset, data, expired = file.offset, b"", True
+                file.lose()
+                offset, data = file.offset, b""
             if data:
                 events.append(Data(self.path, offset, data, file.serial))
                 budget -= len(data)

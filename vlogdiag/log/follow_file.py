@@ -136,14 +136,15 @@ class OpenFile:
             data = data[: data.rfind(b"\n") + 1]
         offset = self.offset
         if data:
+            end = offset + len(data)
+            if len(self.head) < min(HEAD, end):  # first of all, since it may fail
+                self.head = self.handle.read(0, min(HEAD, end))
             newline = data.rfind(b"\n")
             if newline >= 0:
                 self.line_start = offset + newline + 1
                 self.carried = ()
-            self._advance(data, offset + len(data))
+            self._advance(data, end)
             self.read_mtime_ns = self.mtime_ns
-            if len(self.head) < min(HEAD, self.offset):
-                self.head = self.handle.read(0, min(HEAD, self.offset))
         return offset, data
 
     def intact(self) -> bool:
@@ -171,6 +172,11 @@ class OpenFile:
             mtime_ns=self.read_mtime_ns,
             copy=self.copy,
         )
+
+    def lose(self) -> None:
+        """Let go of a handle that failed; the file counts as changed then, so that it is opened again."""
+        self.close()
+        self.size = -1
 
     def close(self) -> None:
         """Let the file go."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import count
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 from vlogdiag.log.discover import printable
 from vlogdiag.log.follow_chain import LATE_SECONDS, Chain
 from vlogdiag.log.follow_events import Appeared, FollowEvent, Notice, Truncated, Vanished
 from vlogdiag.log.follow_file import OpenFile, context_start
 from vlogdiag.log.follow_fs import FileStat, FileSystem, Handle
-from vlogdiag.log.follow_kin import Kin, lineage
+from vlogdiag.log.follow_kin import Kin
+from vlogdiag.log.follow_open import Opener
 from vlogdiag.log.follow_state import ENOUGH, FileMark
 from vlogdiag.log.sources_decode import is_followable
 
@@ -49,7 +49,7 @@ class PathFollower:
         self._missing = appeared
         self._marks = tuple(marks)
         """How far a run before this one came; taken up when the path leads to a file."""
-        self._serials = count()
+        self._opener = Opener(path, fs)
         self._trouble = ""
 
     @property
@@ -82,10 +82,12 @@ class PathFollower:
         """True when nothing stands at the path and nothing is left to read."""
         return self._missing and not self.chain.held and not self._marks
 
-    def knows(self, identity: tuple[int, int]) -> bool:
-        """Tell whether a file is, or was, one of this path's."""
-        known = {file.identity for file in self.chain.held} | {mark.identity for mark in self._marks}
-        return identity in known or identity in self.chain.finished
+    def knows(self, handle: Handle, stat: FileStat) -> bool:
+        """Tell whether an open file is, or was, one of this path's."""
+        for file in self.chain.held:
+            if file.identity == stat.identity and (file.handle is not None or file.mark(self.path).fits(handle)):
+                return True
+        return any(mark.is_still(handle, stat) for mark in self._marks) or self.chain.was_read(handle, stat)
 
     def marks(self) -> tuple[tuple[FileMark, ...], tuple[FileMark, ...]]:
         """Marks of the files still being read, oldest first, and of those read to their end."""
@@ -105,6 +107,7 @@ class PathFollower:
         sized = False
         try:
             stat = self._fs.stat(self.path)
+            self._recover(events)
             if stat is None:
                 self._gone(now, events)
             elif stat.kind != "file":
@@ -161,22 +164,30 @@ class PathFollower:
     def _begin(self, now: float, events: list[FollowEvent]) -> None:
         """Open the first file, or go on where the run before stopped."""
         if self._marks:
-            found = self._kin(self._marks)
-            if not any(kin.mark for kin in found):
-                self._tell("the file that was read before is gone; its last bytes may be missing", events)
-            # The file at the path was there before: what lies between are copies, or the path would lead elsewhere.
-            copies = len(found) if any(kin.path == self.path and kin.mark for kin in found) else 0
-            self.chain.succeed(self._files(found, now, copies=copies), now)
-            self._marks = ()
+            self._resume(now, events)
             return
-        handle, stat = self._open(events)
-        with _closed_on_error(handle):
+        with ExitStack() as opened:
+            handle, stat = self._open(opened, events)
             offset = 0
             if self._at_end:
                 offset = context_start(handle, stat.size, self._context_lines)
             elif known := self.chain.recall(handle, stat):
                 offset = known.offset
-            self.chain.files.append(self._file(handle, stat, now, offset=offset))
+            file = self._opener.at_path(handle, stat, now, offset=offset)
+            opened.pop_all()
+        self.chain.succeed([file], now)
+
+    def _resume(self, now: float, events: list[FollowEvent]) -> None:
+        with ExitStack() as opened:
+            found = self._opener.kin(self._marks, opened, lambda kin: kin.path == self.path or self._is_news(kin))
+            # The file at the path was there before: what lies between are copies, or the path would lead elsewhere.
+            same = any(kin.path == self.path and kin.mark for kin in found)
+            files = self._opener.files(found, now, copies=len(found) if same else 0)
+            opened.pop_all()
+        if not any(kin.mark for kin in found):
+            self._tell("the file that was read before is gone; its last bytes may be missing", events)
+        self._marks = ()
+        self.chain.succeed(files, now)
 
     def _replaced(self, newest: OpenFile, now: float, events: list[FollowEvent]) -> None:
         """Another file stands at the path: rotation by renaming, a link that was switched, a file that came back."""
@@ -185,169 +196,140 @@ class PathFollower:
             self._cut(newest, now, events)
             return
         mark = newest.mark(self.path)
-        handle, stat = self._open(events)
-        back = next((file for file in self.chain.held if file.identity == stat.identity), None)
-        if back is not None and not back.mark(self.path).fits(handle):
-            handle.close()
-            self._cut(back, now, events)
-            return
-        with _closed_on_error(handle):
-            if mark.seen >= ENOUGH and mark.fits(handle):
+        with ExitStack() as opened:
+            handle, stat = self._open(opened, events)
+            new: list[OpenFile] | None
+            back = next((file for file in self.chain.held if file.identity == stat.identity), None)
+            if back is not None and not back.mark(self.path).fits(handle):
+                new = None  # it was truncated
+            elif mark.seen >= ENOUGH and mark.fits(handle):
                 # An editor saved it, a network file system numbered it anew, somebody copied it back.
                 newest.hold(handle, stat)
                 self._tell("was replaced by a copy of itself; reading goes on at the same place", events)
-                return
-            if back is not None:
-                self._come_back(back, handle, stat, now)
-                return
-            known = self.chain.recall(handle, stat)
-            fresh = self._file(handle, stat, now, offset=known.offset if known else 0)
-            # Rotated more than once since the last look: what stood here in between has a rotated name now.
-            missed = [] if known else self._missed(mark, now)
-        self.chain.succeed([*missed, fresh], now)
-
-    def _come_back(self, back: OpenFile, handle: Handle, stat: FileStat, now: float) -> None:
-        """A file that was here before, and is still held, stands at the path again: a link switched to and fro."""
-        self.chain.remove(back)
-        back.hold(handle, stat)
-        back.wake(now)
-        self.chain.succeed([back], now)
-
-    def _missed(self, mark: FileMark, now: float) -> list[OpenFile]:
-        found = self._kin([mark])
-        missed = [kin for kin in found if not (kin.mark or kin.path == self.path)]
-        _close(kin for kin in found if kin not in missed)
-        return self._files(missed, now)
+                new = []
+            elif back is not None:  # a link that was switched to and fro
+                back.hold(handle, stat)
+                back.wake(now)
+                self.chain.remove(back)
+                new = [back]
+            elif known := self.chain.recall(handle, stat):
+                new = [self._opener.at_path(handle, stat, now, offset=known.offset)]
+            else:
+                # Rotated more than once since the last look: what stood here in between has a rotated name now.
+                missed = self._opener.kin(
+                    [mark], opened, lambda kin: kin.path != self.path and kin.mark is None and self._is_news(kin)
+                )
+                new = [*self._opener.files(missed, now), self._opener.at_path(handle, stat, now)]
+            if new is not None:
+                opened.pop_all()
+        if new is None and back is not None:
+            self._cut(back, now, events)
+        else:
+            self.chain.succeed(new or [], now)
 
     def _cut(self, old: OpenFile, now: float, events: list[FollowEvent]) -> None:
         """A file does not continue what was read of it: it was truncated, and may have grown or moved since."""
         mark = old.mark(self.path)
-        # Opened anew: where inode numbers are reused at once the path may lead to another file than the one held.
-        handle, stat = self._open(events)
-        with _closed_on_error(handle):
+        with ExitStack() as opened:
+            # Opened anew: where inode numbers are reused at once the path may lead to another file than the one held.
+            handle, stat = self._open(opened, events)
             if mark.fits(handle):
                 old.hold(handle, stat)
+                opened.pop_all()
                 return
             old.look()
             if old.intact():
-                self.chain.succeed([self._file(handle, stat, now)], now)
+                self.chain.succeed([self._opener.at_path(handle, stat, now)], now)
+                opened.pop_all()
                 return
-            in_place = stat.identity == old.identity
-            found = self._kin([mark], besides=old, copies=True)
-            if not found and not in_place:
-                found = self._kin([mark.blank()], besides=old)
-            between = [kin for kin in found if kin.path != self.path]
-            _close(kin for kin in found if kin.path == self.path)
-            # What was made while the old file was still at the path is a copy.
-            moved = [place for place, kin in enumerate(between) if kin.stat.identity == old.identity]
-            copies = len(between) if in_place else moved[0] if moved else 0
-            files = self._files(between, now, serial=old.serial, copies=copies)
-            if old.handle is not None and not in_place and old.identity not in {file.identity for file in files}:
-                # Truncated, grown and then moved away: only the handle still leads to what was written since.
-                files.append(OpenFile(old.handle, old.handle.stat(), old.place, self._stream(files), now))
-                old.handle = None
-            fresh = self._file(handle, stat, now, serial=self._stream(files))
-        self.chain.remove(old)
+            files = self._since(old, mark, stat, opened, now)
+            files.append(self._opener.at_path(handle, stat, now, behind=files))
+            opened.pop_all()
+        if old.handle in [file.handle for file in files]:
+            old.handle = None
         old.close()
-        files.append(fresh)
+        self.chain.remove(old)
         if files[0].serial == old.serial:
             files[0].carried = old.carried
         else:
             self.chain.end(old, events)
         recovered = files[0].copy
-        restarted = next(file for file in files if file.identity == old.identity or file is fresh)
+        restarted = next(file for file in files if file.identity == old.identity or file is files[-1])
         if restarted is files[0] and not self.chain.files:
             events.append(Truncated(self.path, recovered))
         else:
             restarted.arrival = Truncated(self.path, recovered)
         self.chain.succeed(files, now)
 
+    def _since(self, old: OpenFile, mark: FileMark, stat: FileStat, opened: ExitStack, now: float) -> list[OpenFile]:
+        """Find the bytes between what was read of a truncated file and what stands at the path (`stat`) now."""
+
+        def wanted(kin: Kin) -> bool:
+            return kin.path != self.path and (kin.stat.identity == old.identity or self._is_news(kin))
+
+        in_place = stat.identity == old.identity
+        found = self._opener.kin([mark], opened, wanted, copies=True)
+        if not found and not in_place:
+            found = self._opener.kin([mark.blank()], opened, wanted)
+        # What was made while the old file was still at the path is a copy.
+        moved = [place for place, kin in enumerate(found) if kin.stat.identity == old.identity]
+        copies = len(found) if in_place else moved[0] if moved else 0
+        files = self._opener.files(found, now, serial=old.serial, copies=copies)
+        if old.handle is not None and not in_place and not moved:
+            # Truncated, grown and then deleted: only the handle still leads to what was written since.
+            files.append(self._opener.again(old, old.handle, now, behind=files))
+        return files
+
     def _reopen(self, lost: OpenFile, now: float, events: list[FollowEvent]) -> None:
         """Find a file again whose handle went stale or was let go, under its path or a rotated name."""
-        found = self._kin([lost.mark(self.path)], besides=lost)
-        first = found.pop(0) if found and found[0].mark else None
-        later = self._files(found, now)
-        if first is not None:
-            lost.hold(first.handle, first.stat)
-            lost.copy = first.is_copy
-            lost.wake(now)
-        else:
-            self.chain.files.pop()
+
+        def wanted(kin: Kin) -> bool:
+            return kin.path == self.path or kin.stat.identity == lost.identity or self._is_news(kin)
+
+        with ExitStack() as opened:
+            found = self._opener.kin([lost.mark(self.path)], opened, wanted)
+            first = found.pop(0) if found and found[0].mark else None
+            later = self._opener.files(found, now)
+            if first is not None:
+                lost.hold(first.handle, first.stat)
+                lost.copy = first.is_copy
+                lost.wake(now)
+            opened.pop_all()
+        if first is None:
+            self.chain.remove(lost)
             self.chain.end(lost, events)
             self._tell("the file that was read is gone; its last bytes may be missing", events)
         self.chain.succeed(later, now)
 
-    def _kin(self, marks: Sequence[FileMark], *, besides: OpenFile | None = None, copies: bool = False) -> list[Kin]:
-        """Look for the log's files, and drop those that were read already or are held, apart from `besides`."""
-        held = {file.identity for file in self.chain.held if file is not besides}
-        kept, known = [], []
-        for kin in lineage(self._fs, self.path, marks, copies=copies):
-            new = kin.stat.identity not in held and not self.chain.was_read(kin.handle, kin.stat)
-            (kept if kin.mark or kin.path == self.path or new else known).append(kin)
-        _close(known)
-        return kept
+    def _recover(self, events: list[FollowEvent]) -> None:
+        """Find older files again whose handles went stale: they have another name by now."""
+        for file in [file for file in self.chain.held if file.handle is None and file is not self.chain.newest]:
+            with ExitStack() as opened:
+                found = self._opener.kin([file.mark(self.path)], opened, lambda kin: kin.mark is not None)
+                if found:
+                    file.hold(found[0].handle, found[0].stat)
+                else:
+                    self.chain.remove(file)
+                    self.chain.end(file, events)
+                    self._tell("a file that was renamed is gone; its last bytes may be missing", events)
+                opened.pop_all()
 
-    def _open(self, events: list[FollowEvent]) -> tuple[Handle, FileStat]:
-        handle = self._fs.open(self.path)
-        with _closed_on_error(handle):
-            stat = handle.stat()
-            if not is_followable(handle.read(0, 8)):
-                self._tell("is compressed or UTF-16; it can be scanned, but its new bytes are no text", events)
+    def _is_news(self, kin: Kin) -> bool:
+        """Tell whether a file holds bytes that nobody hands out yet: one that was sought, or one never seen."""
+        held = any(file.identity == kin.stat.identity for file in self.chain.held)
+        return kin.mark is not None or not (held or self.chain.was_read(kin.handle, kin.stat))
+
+    def _open(self, opened: ExitStack, events: list[FollowEvent]) -> tuple[Handle, FileStat]:
+        handle, stat = self._opener.open(opened)
+        if not is_followable(handle.read(0, 8)):
+            self._tell("is compressed or UTF-16; it can be scanned, but its new bytes are no text", events)
         return handle, stat
-
-    def _file(
-        self, handle: Handle, stat: FileStat, now: float, *, offset: int = 0, serial: int | None = None
-    ) -> OpenFile:
-        number = next(self._serials) if serial is None else serial
-        return OpenFile(handle, stat, self._fs.real(self.path), number, now, offset=offset)
-
-    def _files(self, found: Sequence[Kin], now: float, *, serial: int | None = None, copies: int = 0) -> list[OpenFile]:
-        """Make files of kin, of which the first `copies` are copies even if they are new to us.
-
-        A copy that comes first goes on with the stream `serial`, if given, where that one's bytes ended.
-        """
-        files: list[OpenFile] = []
-        try:
-            for place, kin in enumerate(found):
-                is_copy = kin.is_copy or (place < copies and kin.mark is None)
-                first = serial if is_copy and not files else None
-                number = self._stream(files) if first is None else first
-                goes_on = kin.mark if first is not None else None
-                offset = goes_on.seen if goes_on else kin.mark.offset if kin.mark else 0
-                real = self._fs.real(kin.path)
-                file = OpenFile(kin.handle, kin.stat, real, number, now, offset=offset)
-                if goes_on:
-                    file.line_start = goes_on.offset
-                file.copy = is_copy
-                files.append(file)
-        except OSError:
-            _close(found)
-            raise
-        return files
-
-    def _stream(self, files: Sequence[OpenFile]) -> int:
-        """Number of the stream behind these files: after a copy the writer goes on in the middle of its line."""
-        return files[-1].serial if files and files[-1].copy else next(self._serials)
 
     def _tell(self, text: str, events: list[FollowEvent]) -> None:
         events.append(Notice(self.path, f"{self._name}: {text}"))
 
     def _failed(self, error: OSError) -> str:
         return f"{self._name} cannot be read at the moment: {(error.strerror or str(error)).lower()}"
-
-
-def _close(found: Iterable[Kin]) -> None:
-    for kin in found:
-        kin.handle.close()
-
-
-@contextmanager
-def _closed_on_error(handle: Handle) -> Iterator[None]:
-    try:
-        yield
-    except OSError:
-        handle.close()
-        raise
 
 
 def _not_a_file(stat: FileStat, name: str) -> str:

@@ -92,6 +92,19 @@ class Skipped:
     path: str
     device: int
     inode: int
+    head_size: int
+    head: str
+
+    @classmethod
+    def of(cls, path: str, handle: Handle, stat: FileStat) -> Skipped:
+        """Remember an open file."""
+        head = handle.read(0, HEAD)
+        return cls(path, stat.device, stat.inode, len(head), head_fingerprint(head))
+
+    def fits(self, handle: Handle, stat: FileStat) -> bool:
+        """Tell whether it is still the same file, and not a later one with that number."""
+        same = (self.device, self.inode) == stat.identity
+        return same and head_fingerprint(handle.read(0, self.head_size)) == self.head
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ MAX_RECORD = 64 * 1024
 """A record longer than this is cut: what follows begins a new one. No message that matters is longer."""
 MAX_BARE_GAP = 16
 """Other speakers' lines that may stand between two bare lines of one traceback."""
+MAX_PREFIXED_GAP = 128
+"""The same where every bare line says whose it is (`(Worker_TP1 pid=7) `, `[rank1]: `): eight ranks may interleave."""
 MAX_HEADED_GAP = 200
 """Other speakers' lines that may stand between two lines of one message with header."""
 MAX_OPEN = 512
@@ -56,6 +58,8 @@ class Context(NamedTuple):
 
     run: int
     phase: Phase
+    life: int | None = None
+    """Line of the run's last sign of life before it."""
 
 
 class LogClock:
@@ -399,7 +403,7 @@ class Assembler:
                 self._append(headed, line)
                 headed.request = not _ends_request(line.text)
                 return
-            adjacent = line.number - headed.last <= 1
+            adjacent = line.number - headed.last <= (MAX_PREFIXED_GAP if _prefixed(speaker) else 1)
             continues = headed.kind in ("glog", "python", "gunicorn", "ray", "raylet", "nccl", "json") or (
                 headed.kind == "uvicorn" and headed.level == Level.ERROR
             )
@@ -407,15 +411,17 @@ class Assembler:
                 continues
                 and adjacent
                 and not (headed.kind == "glog" and _begins(line.text) and headed.level != Level.ERROR)
+                and not (line.text.startswith(TRACEBACK) and headed.level is not None and headed.level <= Level.INFO)
             ):
                 self._append(headed, line)
+                self._grow(line.number)
                 return
         bare = self._bare.get(speaker)
         if bare is not None:
-            if self._continues(bare, line):
+            if self._continues(bare, line, _prefixed(speaker)):
                 self._append(bare, line)
                 self._note(bare, line.text)
-                self.bare_last = line.number
+                self._grow(line.number)
                 return
             done.append(self._record(self._bare.pop(speaker)))
         if not line.text.strip():
@@ -424,12 +430,19 @@ class Assembler:
         record = self._begin(parsed, line, time, self._track(parsed, line.number, time))
         self._note(record, line.text)
         self._bare[speaker] = record
-        self.bare_last = line.number
+        self._grow(line.number)
+
+    def _grow(self, number: int) -> None:
+        """A traceback has got line `number`; one that says whose it is may wait longer for its next one."""
+        waits = any(o.frames for speaker, o in self._bare.items() if _prefixed(speaker))
+        self.bare_last = number + (MAX_PREFIXED_GAP - MAX_BARE_GAP if waits else 0)
 
     @staticmethod
-    def _continues(bare: _Open, line: Line) -> bool:
+    def _continues(bare: _Open, line: Line, prefixed: bool) -> bool:
         text = line.text
         gap = line.number - bare.last
+        if prefixed and gap <= MAX_PREFIXED_GAP:
+            gap = 1  # other speakers' lines do not count
         if bare.size >= MAX_RECORD or gap > MAX_BARE_GAP:
             return False
         if text.startswith(TRACEBACK):
@@ -518,6 +531,7 @@ class Assembler:
             cut=o.cut or o.size >= MAX_RECORD,
             run=o.context.run,
             phase=o.context.phase,
+            life=o.context.life,
             bracket=o.source is not None and f"[{o.source}]" in o.key,
         )
 
@@ -531,13 +545,20 @@ class Assembler:
         """Close what other speakers' lines have left behind."""
         if number % EXPIRE_EVERY and len(self._headed) + len(self._bare) < MAX_OPEN:
             return
-        for table, gap in ((self._headed, MAX_HEADED_GAP), (self._bare, MAX_BARE_GAP)):
-            for speaker in [s for s, o in table.items() if number - o.last > gap]:
-                done.append(self._record(table.pop(speaker)))
+        for speaker in [s for s, o in self._headed.items() if number - o.last > MAX_HEADED_GAP]:
+            done.append(self._record(self._headed.pop(speaker)))
+        for speaker, o in list(self._bare.items()):
+            if number - o.last > (MAX_PREFIXED_GAP if _prefixed(speaker) else MAX_BARE_GAP):
+                done.append(self._record(self._bare.pop(speaker)))
         while len(self._headed) + len(self._bare) > MAX_OPEN:
             table = self._headed or self._bare
             oldest = min(table, key=lambda s: table[s].last)
             done.append(self._record(table.pop(oldest)))
+
+
+def _prefixed(speaker: Speaker) -> bool:
+    """Every line of this speaker says whose it is: a process with its pid, or a rank."""
+    return speaker[1] is not None or speaker[2] is not None
 
 
 def _alike(text: str, current: _Open) -> bool:

@@ -26,8 +26,8 @@ BEFORE = 64
 """At most this many lines before a hit are looked at for the beginning of its record."""
 CARRY = 16 * 1024
 """Bytes kept of what was not worth reading, for records that begin just before the next chunk."""
-SERVING = (b"throughput: ", b" HTTP/")
-"""The first statistics or access line says that the run serves."""
+SERVING = (b"throughput: ", b'"POST ')
+"""The first statistics line or answered request says that the run serves."""
 SMALL = 32 * 1024
 """Chunks smaller than this are read whole: a scan would not pay."""
 
