@@ -18,7 +18,7 @@ from vlogdiag.timeline import read_timeline, remarks, write_csv
 RULES = load()
 
 
-def timeline(text: str, path: str = "vllm.log"):  # noqa: ANN201
+def timeline(text: str, path: str = "vllm.log"):
     return read_timeline(path, [text.encode()], RULES)
 
 

@@ -1,4 +1,4 @@
-"""Writes what a command can write: the rule index, the names that rules may use, the rule format's JSON Schema, help texts.
+"""Writes what a command can write: the rule index, the names that rules may use, JSON Schema, help texts.
 
 `python tools/docs.py` writes, `--check` says what would change (status 1). A test runs the check.
 """

@@ -1,4 +1,4 @@
-"""Runs every rule's examples through the whole pipeline: each `fires` must fire its rule and no other cause, no `quiet` may."""
+"""Runs every rule's examples through the whole pipeline: `fires` must fire their rule alone, `quiet` must not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vlogdiag whatif`: would other settings fit, by the numbers of a log (or, without one, by the model's name and a card)."""
+"""`vlogdiag whatif`: would other settings fit, by the numbers of a log (or by the model's name and a card)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds rules on disk and turns them into a Rulebook and fact rules; the only room below `cli` that reads rule files."""
+"""Finds rules on disk and turns them into a Rulebook and fact rules; alone below `cli` it reads rule files."""
 
 from __future__ import annotations
 

@@ -362,7 +362,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU at one moment. Memory in bytes, power in watts, clocks in MHz, utilisation 0..1, temperature in Celsius."""
+    """One GPU at one moment. Bytes, watts, MHz, utilisation 0..1, temperature in Celsius."""
 
     index: int
     name: str | None = None
@@ -453,7 +453,7 @@ class Reading:
     xids: tuple[Xid, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
     cuda: tuple[str | None, str | None, str | None] | None = None
-    """`CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER` and `NVIDIA_VISIBLE_DEVICES` of the server, where they could be read."""
+    """`CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER`, `NVIDIA_VISIBLE_DEVICES` of the server, where they could be read."""
     log: str | None = None
     """The followed log whose clock `time` is on; None where there was but one."""
 

@@ -571,13 +571,15 @@ class Pipeline:
         notices: list[str] = []
         if self._windows.omitted_lines:
             notices.append(
-                f"{self.source}: {self._windows.omitted_lines} lines longer than {MAX_LINE >> 20} MiB were cut ({self._windows.omitted_bytes} bytes left out)"
+                f"{self.source}: {self._windows.omitted_lines} lines longer than {MAX_LINE >> 20} MiB were cut "
+                f"({self._windows.omitted_bytes} bytes left out)"
             )
         if self._matcher.timeouts:
             notices.append(f"{self.source}: {self._matcher.timeouts} searches ran into their time limit")
         if self._leftovers.distinct > 50 or self._leftovers.beyond:
             notices.append(
-                f"{self.source}: {self._leftovers.distinct} distinct unexplained errors, 50 are listed ({self._leftovers.beyond} more were only counted)"
+                f"{self.source}: {self._leftovers.distinct} distinct unexplained errors, 50 are listed "
+                f"({self._leftovers.beyond} more were only counted)"
             )
         useless = dict.fromkeys(text for one in judged for text in useless_arguments(self._facts_of(one.run.number)))
         notices.extend(f"{self.source}: {text}" for text in useless)
@@ -602,7 +604,7 @@ def elsewhere(source: str, symptom: Member, run: Run) -> str:
     where = (
         f"in the lines before {source}:{line} that this file does not hold (it begins {before} lines earlier)"
         if before < 200 and not run.marked
-        else "in the output of another process or rank that is not in this file (worker, engine core, other node, or stderr)"
+        else "in the output of another process that is not in this file (worker, engine core, other node, stderr)"
     )
     return f"{source}:{line}: only consequences are here; the cause stands {where}"
 

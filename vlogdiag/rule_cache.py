@@ -1,4 +1,4 @@
-"""Keeps read and checked rules between starts, in the user's cache folder, where only the user can have written them."""
+"""Keeps read and checked rules between starts, in the cache folder, where only the user can have written them."""
 
 from __future__ import annotations
 

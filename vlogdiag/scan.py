@@ -155,7 +155,7 @@ def turn_lines(result: Result, lines: int) -> Result:
 def scan_paths(
     paths: Sequence[str], rules: Rules, look: Look = EVERYTHING, *, progress: Progress | None = None
 ) -> Scan:
-    """Diagnose every log that `paths` name (files, folders, globs, `-`); one that cannot be read does not stop the others."""
+    """Diagnose every log that `paths` name; one that cannot be read does not stop the others."""
     logs, errors = discover(paths)
     problems = [str(error) for error in errors]
     results: list[Result] = [Result(SourceSummary(error.path, error=error.reason)) for error in errors]

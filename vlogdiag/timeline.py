@@ -147,7 +147,8 @@ def remarks(timeline: Timeline) -> tuple[str, ...]:
         slowest = start.slowest
         if start.ready is not None and slowest is not None and slowest.seconds:
             said.append(
-                f"start {start.run}: ready after {_span(start.ready)}; slowest: {slowest.name}, {_span(slowest.seconds)}"
+                f"start {start.run}: ready after {_span(start.ready)}; "
+                f"slowest: {slowest.name}, {_span(slowest.seconds)}"
             )
     ready = [s for s in timeline.starts if s.ready]
     if len(ready) > 1:
@@ -168,7 +169,10 @@ def _pressure(points: Sequence[Point]) -> Iterable[str]:
         elif full is None:
             full = point
     if full is not None and first is not None:
-        yield f"start {first.run}: KV cache above {HIGH_USAGE:.0%} for {_span(first.time - full.time)} before the first preemption (at {first.stamp})"
+        yield (
+            f"start {first.run}: KV cache above {HIGH_USAGE:.0%} for {_span(first.time - full.time)} "
+            f"before the first preemption (at {first.stamp})"
+        )
     elif full is not None:
         yield f"start {full.run}: KV cache above {HIGH_USAGE:.0%} from {full.stamp} on"
     total = sum(p.statistics.preemptions or 0 for p in points)

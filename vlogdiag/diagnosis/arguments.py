@@ -1,4 +1,4 @@
-"""Reads a run's arguments from the four places that print them: the args dict, a Namespace, the engine's config, a shell echo.
+"""Reads a run's arguments where they are printed: the args dict, a Namespace, the engine's config, a shell echo.
 
 vLLM prints Python reprs, sometimes of objects that are no literals; what cannot be read is left out, never guessed.
 Sources: vLLM `entrypoints/openai/api_server.py` (`args: %s`), `entrypoints/utils.py` (`non-default args: %s`),

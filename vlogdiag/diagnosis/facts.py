@@ -233,9 +233,8 @@ class FactCollector:
             if quantity is None:
                 continue
             full = name.replace("__", ".", 1) if "__" in name else f"log.{name}"
-            if full == "log.version":
-                if facts.version_text is None:
-                    facts.version_text = str(quantity.value)
+            if full == "log.version" and facts.version_text is None:
+                facts.version_text = str(quantity.value)
             if full in SERIES:
                 series = facts.series.setdefault(full, [])
                 if len(series) >= MAX_SERIES:

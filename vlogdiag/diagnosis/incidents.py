@@ -26,7 +26,7 @@ CASCADE_S = 180.0
 
 @dataclass(slots=True)
 class Member:
-    """One hit with the signature that speaks for it (its deepest refinement that holds) and the scope it was judged in."""
+    """One hit, the signature that speaks for it (its deepest refinement that holds), the scope it was judged in."""
 
     hit: Hit
     signature: Signature
@@ -185,11 +185,12 @@ def yields(member: Member, other: Member, rules: Rulebook) -> bool:
     if not ({other.signature.id, rules.base(other.signature.id), other.signature.family} & set(rule.any_of)):
         return False
     mutual = other.signature.yields_to
-    if mutual is not None and {member.signature.id, rules.base(member.signature.id), member.signature.family} & set(
-        mutual.any_of
+    if (
+        mutual is not None
+        and {member.signature.id, rules.base(member.signature.id), member.signature.family} & set(mutual.any_of)
+        and (other.line, other.hit.lead.start) > (member.line, member.hit.lead.start)
     ):
-        if (other.line, other.hit.lead.start) > (member.line, member.hit.lead.start):
-            return False  # each yields to the other: the earlier one stands
+        return False  # each yields to the other: the earlier one stands
     if member.time is None or other.time is None:
         return True
     gap = member.time - other.time  # > 0: the other came first

@@ -1,4 +1,4 @@
-"""Explains arguments that argparse refused, one by one, from the catalogue: never existed, removed, renamed, mistyped."""
+"""Explains arguments that argparse refused, one by one, by the catalogue: never existed, removed, renamed, mistyped."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Joins lines to Records: one per event and speaker, though eight ranks interleave line by line.
 
 A record is a run of lines with one header (vLLM prints it before every line of a message), or a block of bare lines of
-one speaker (tracebacks that Python itself prints). Frames of a traceback are taken only from lines of one speaker; where
+one speaker (tracebacks that Python itself prints). Frames of a traceback come only from lines of one speaker; where
 bare lines have no speaker (vLLM 0.31 and later), adjacency decides.
 """
 
@@ -385,7 +385,7 @@ class Assembler:
         self._headed[speaker] = record
 
     def _banner(self, parsed: Parsed, speaker: Speaker, current: _Open, line: Line) -> None:
-        """The line that names the version: the record belongs to the start that it announces, from its first line on."""
+        """The line that names the version: the record belongs to the start that it announces, all of it."""
         del self._headed[speaker]
         current.closed = True
         time = self.time(parsed)
@@ -478,7 +478,8 @@ class Assembler:
         year = (stamp.year or self.clock.year) if stamp else None
         if stamp is not None and year is not None:
             whole = int(stamp.second)
-            iso = f"{year:04d}-{stamp.month:02d}-{stamp.day:02d}T{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+            clock = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+            iso = f"{year:04d}-{stamp.month:02d}-{stamp.day:02d}T{clock}"
         return _Open(
             key=parsed.key,
             origin=Origin(parsed.process, parsed.pid, parsed.rank, parsed.engine, parsed.host),

@@ -1,4 +1,4 @@
-"""Reads the moments of `--since` and `--until` (`30m`, `23:18`, `11-30 23:18:15`, ISO 8601) and places them on a log's clock."""
+"""Reads the moments of `--since` and `--until` (`30m`, `23:18`, ISO 8601) and places them on a log's clock."""
 
 from __future__ import annotations
 

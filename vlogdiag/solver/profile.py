@@ -1,4 +1,4 @@
-"""Gathers the numbers of one run's memory from its facts, arguments and findings; what was not printed stays unknown."""
+"""Gathers the numbers of one run's memory from facts, arguments and findings; what was not printed stays unknown."""
 
 from __future__ import annotations
 
