@@ -134,8 +134,8 @@ def progress_bar() -> Iterator[Callable[[int, int | None], None] | None]:
 
 def with_commands(report: Report) -> Report:
     """Every fix with the user's own command, rewritten; secrets left out."""
-    try:
-        from vlogdiag.launch.remedy import with_commands as fill
-    except ImportError:
+    if not report.findings:
         return report
+    from vlogdiag.launch.remedy import with_commands as fill
+
     return fill(report)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from vlogdiag.catalog import VersionError, Versions
-
 from vlogdiag.signatures.expr import Expr, ExprError, Text, parse_expr, parse_text
 from vlogdiag.signatures.matches import match_fields, read_match, read_patterns
 from vlogdiag.signatures.names import names_for

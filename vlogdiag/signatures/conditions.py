@@ -9,8 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from vlogdiag.catalog.versions import VersionError, Versions
-
+from vlogdiag.catalog import VersionError, Versions
 from vlogdiag.signatures import arithmetic
 from vlogdiag.signatures.arithmetic import Maybe
 from vlogdiag.signatures.literals import take_literals
