@@ -9,5 +9,5 @@ from vlogdiag.loading import Rules, load
 
 @pytest.fixture(scope="session")
 def shipped() -> Rules:
-    """The rules that vlogdiag ships."""
-    return load()
+    """The rules that vlogdiag ships, with their examples."""
+    return load(examples=True)
