@@ -466,3 +466,17 @@ def test_a_record_knows_its_year_where_a_wrapper_says_it():
 def test_a_record_without_any_year_has_no_iso_time():
     (record,) = records("ERROR 04-03 15:05:56 [core.py:700] x")
     assert (record.iso, record.stamp) == (None, "04-03 15:05:56")
+
+
+def test_a_prefixed_traceback_may_wait_long_for_its_next_line():
+    """Eight ranks and the access log between two lines of one process."""
+    access = '(APIServer pid=1) INFO:     10.0.0.1:1 - "GET /health HTTP/1.1" 200 OK'
+    lines = [part for line in FRAMES for part in (f"(Worker_TP1 pid=7) {line}", *[access] * 60)]
+    assert [r.text for r in records("\n".join(lines)) if r.level is None] == [TRACE]
+
+
+def test_uvicorns_traceback_stays_with_its_error_though_others_speak_between():
+    lines = headed("(APIServer pid=1) ", f"ERROR:    Exception in ASGI application\n{TRACE}").split("\n")
+    other = "(EngineCore pid=2) INFO 04-03 15:05:56 [a.py:1] x"
+    found = records("\n".join(part for line in lines for part in (line, other)))
+    assert [r.text for r in found if r.kind == "uvicorn"] == [f"Exception in ASGI application\n{TRACE}"]
