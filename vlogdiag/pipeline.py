@@ -523,7 +523,9 @@ class Pipeline:
         ended = max(
             (m.hit.last for m in one.orphans if m.hit.last is not None), key=lambda r: r.lines[-1].number, default=None
         )
-        one.extra.append(unexplained_finding(record, self.source, ended=ended))
+        one.extra.append(
+            unexplained_finding(record, self.source, ended=ended, versions=self._facts_of(run.number).versions)
+        )
         one.orphans = []
 
     def _run_summary(self, one: _Judged, judged: Sequence[_Judged]) -> RunSummary:

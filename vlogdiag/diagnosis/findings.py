@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from vlogdiag.catalog import Versions
 from vlogdiag.diagnosis.advice import fixes_of
 from vlogdiag.diagnosis.engine import Detection
 from vlogdiag.diagnosis.facts import Fact
+from vlogdiag.diagnosis.guesses import guesses
 from vlogdiag.diagnosis.incidents import Incident, Member
 from vlogdiag.diagnosis.scope import RunScope
-from vlogdiag.diagnosis.unexplained import exception_line
+from vlogdiag.diagnosis.unexplained import code_line, exception_line
 from vlogdiag.model import (
     Confidence,
     Consequence,
@@ -73,12 +75,15 @@ def finding_of(incident: Incident, source: str) -> Finding:
     )
 
 
-def unexplained_finding(record: Record, source: str, *, ended: Record | None) -> Finding:
+def unexplained_finding(record: Record, source: str, *, ended: Record | None, versions: Versions) -> Finding:
     """A run that died of something no signature knows: said so, with the exception that came first.
 
     Its family is 'unexplained': it claims none.
     """
     line = exception_line(record)
+    said = [line]
+    if not line.text.rstrip(":").count(" ") and (code := code_line(record, line)) is not None:
+        said.insert(0, code)  # a bare `AssertionError` says nothing: the statement that failed does
     last = ended.lines[-1] if ended is not None else record.lines[-1]
     return Finding(
         id="unexplained-failure",
@@ -87,15 +92,17 @@ def unexplained_finding(record: Record, source: str, *, ended: Record | None) ->
         confidence=Confidence.LOW,
         outcome=Outcome.FATAL,
         title="The server died of an error that no signature explains yet",
-        cause=f"The first error of this start is: {line.text[:300]}",
+        cause=f"The first error of this start is: {line.text[:300]}"
+        + (f" at `{said[0].text.strip()[:200]}`" if len(said) > 1 else ""),
         source=source,
         run=record.run,
         first=_position(line, record),
         last=_position(last, ended or record),
-        evidence=(Evidence("log", line.text[:MAX_TEXT], source, line.number),),
+        evidence=tuple(Evidence("log", each.text[:MAX_TEXT], source, each.number) for each in said),
         speakers=(record.origin.label,),
         ask="Look the exception up among vLLM's issues; `vlogdiag snapshot` collects what a bug report needs, and "
         f"`vlogdiag rules new FILE --from LOG:{line.number}` turns it into a rule of your own.",
+        fixes=guesses(record, line.text, versions),
         phase=record.phase,
     )
 

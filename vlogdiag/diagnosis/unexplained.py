@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from vlogdiag.model import Level, Line, Record, Unexplained
 
-__all__ = ["Leftovers", "exception_line", "is_error"]
+__all__ = ["Leftovers", "code_line", "exception_line", "is_error"]
 
 MASKS = (
     (re.compile(r"0x[0-9a-fA-F]{2,}|\b[0-9a-f]{8,}\b"), "<hex>"),
@@ -19,6 +19,8 @@ EXCEPTION = re.compile(
     r"(?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Failure|Refused|Timeout|Fault|Cancelled|Group|Denied|Died|Dead\w*)(?::\s|$)"
 )
 MAX_DISTINCT = 2_000
+FRAMES = 24
+"""Lines before the exception that are kept of its record: where it was raised."""
 SHOWN = 50
 """DESIGN section 6: at most this many are listed."""
 TRACEBACK = "Traceback (most recent call last)"
@@ -52,6 +54,17 @@ def exception_line(record: Record) -> Line:
     return record.first
 
 
+def code_line(record: Record, raised: Line) -> Line | None:
+    """The statement that failed: the last line of code that the traceback quotes before what was raised."""
+    before = [line for line in record.lines if line.number < raised.number]
+    for line in reversed(before):
+        if line.text.startswith("    ") and line.text.strip(" ^~"):
+            return line
+        if line.text and line.text[0] not in " \t":
+            return None
+    return None
+
+
 class Leftovers:
     """Unclaimed errors of one log; bounded, with what came beyond the bound only counted."""
 
@@ -68,7 +81,8 @@ class Leftovers:
             self._entries[key] = replace(entry, count=entry.count + record.repeats)
         elif len(self._entries) < MAX_DISTINCT:
             begin = next((each for each in record.lines if TRACEBACK in each.text), record.first)
-            kept = dict.fromkeys((record.first, begin, line, record.lines[-1]))  # the frames explain nothing here
+            at = record.lines.index(line)
+            kept = dict.fromkeys((record.first, begin, *record.lines[max(0, at - FRAMES) : at + 1], record.lines[-1]))
             self._entries[key] = _Entry(replace(record, lines=tuple(kept)), line, record.repeats)
         else:
             self.beyond += record.repeats
