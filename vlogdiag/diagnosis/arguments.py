@@ -147,9 +147,11 @@ def from_config(text: str) -> dict[str, Any]:
         return {}
 
     def pairs() -> Iterator[tuple[str, Any]]:
+        seen: set[str] = set()
         for match in CONFIG_PAIR.finditer(text[start + len("with config: ") : start + MAX_ARGS]):
             name = CONFIG_NAMES.get(match[1])
-            if name:
+            if name and name not in seen:  # the first is the engine's own: SpeculativeConfig(model=…) has one as well
+                seen.add(name)
                 yield name, _value(match[2])
 
     return _clean(pairs())
