@@ -288,6 +288,21 @@ def test_a_renamed_file_that_is_truncated_later_is_read_from_its_beginning() -> 
     assert tail.settle() == [*LONG_LINES, "new", "late"]
 
 
+def test_thousands_of_rotations_leave_nothing_behind() -> None:
+    fs = MemoryFs()
+    tail = Tail(fs, from_start=True, step=0.5)
+    for number in range(1000):
+        fs.append("/v.log", f"{number}\n")
+        tail.poll(2)
+        fs.rename("/v.log", f"/v.log.{number % 5 + 1}")
+    tail.poll(300)
+    assert tail.lines.whole["/v.log"] == [str(number) for number in range(1000)]
+    assert fs.opened == 1
+    state = tail.follower.state()
+    assert len(state.files) == 1
+    assert len(state.finished) <= 64
+
+
 def test_siblings_older_than_the_log_are_not_read_as_missed() -> None:
     fs = MemoryFs()
     fs.append("/v.log.1", "last week\n")
@@ -800,6 +815,32 @@ def test_a_file_whose_name_is_a_glob() -> None:
     fs.append("/v[1].log", "a\n")
     fs.append("/v1.log", "other\n")
     assert Tail(fs, "/v[1].log", from_start=True).settle() == ["a"]
+
+
+def test_one_unreadable_file_of_a_glob_leaves_the_others() -> None:
+    fs = MemoryFs()
+    for name in "abc":
+        fs.append(f"/logs/{name}.log", f"{name}\n")
+    fs.faults["/logs/a.log"] = PermissionError(errno.EACCES, "Permission denied")
+    tail = Tail(fs, "/logs/*.log", from_start=True)
+    assert sorted(tail.settle()) == ["b", "c"]
+    assert notices(tail) == ["/logs/a.log cannot be read at the moment: permission denied"]
+
+
+def test_an_inode_number_used_again_within_a_glob() -> None:
+    fs = MemoryFs(reuse=True)
+    tail = Tail(fs, "/logs/*.log", from_start=True, step=1.0)
+    fs.append("/logs/a.log", LONG)
+    tail.poll(5)
+    fs.rename("/logs/a.log", "/logs/b.log")
+    tail.poll(100)
+    fs.append("/logs/a.log", "next\n")
+    tail.poll(100)
+    fs.remove("/logs/b.log")
+    fs.append("/logs/b.log", "another file under the name and the number of the old one\n")
+    tail.poll(5)
+    assert tail.lines.whole["/logs/b.log"] == ["another file under the name and the number of the old one"]
+    assert tail.lines.whole["/logs/a.log"] == [*LONG_LINES, "next"]
 
 
 def test_a_flooded_file_leaves_the_others_their_turn() -> None:
