@@ -120,6 +120,7 @@ class Pipeline:
         self._news = 0
         self._last_news = 0
         self._speaks: dict[tuple[int, int], bool] = {}
+        self._deadline: float | None = None
         self._owned: set[tuple[int, object]] | None = None
 
     def feed(self, data: bytes) -> None:
@@ -190,16 +191,18 @@ class Pipeline:
         """Another value whenever `peek(until, moment)` may say something else than before; costs microseconds."""
         run = self._tracker.current
         hits = self._hits.get(run.number)
-        due = self._timed.due(self.log_time(moment))
+        now = self.log_time(moment)
+        if self._deadline is not None and now is not None and now >= self._deadline:
+            return object()  # a silence has lasted long enough
         speaking = tuple((r.first.number, r.lines[-1].number) for r in self._assembler.held(until) if self._says(r))
         state = (run.number, run.served, run.failed_line, run.ended_line, run.asked_line)
         if not hits and not self._leftovers.distinct:
-            return self._news, state, due, speaking
+            return self._news, state, speaking
         passed = sum(
             hit.last is not None and hit.last.lines[-1].number < (run.last_life or 0) for hit in (hits or {}).values()
         )
         alive = passed, run.last_life is not None and run.last_life > self._last_news
-        return self._news, state, due, speaking, alive, self._facts.revision, self._readings.revision
+        return self._news, state, speaking, alive, self._facts.revision, self._readings.revision
 
     def _says(self, record: Record) -> bool:
         """Whether an open record may change what is found."""
@@ -267,12 +270,19 @@ class Pipeline:
             twin._assembler = copy.deepcopy(self._assembler, {id(self._tracker): twin._tracker})
             twin._windows = self._windows.fork(twin)
             twin._windows.finish()
+        place = twin._windows.number
         now = self.log_time(moment) if moment is not None else None
-        due = bool(self._timed.due(now))  # an open record, however young, may have ended that silence
-        for record in twin._assembler.held(until if until is not None and not due else twin._windows.number):
+        seen = place if until is None else until
+        for record in twin._assembler.held(seen):
             twin._record(record)
-        if due:
+        deadline = twin._timed.deadline()
+        if now is not None and deadline is not None and now >= deadline:
+            for record in twin._assembler.held(place):
+                if record.lines[-1].number > seen:  # however young, it may have ended that silence
+                    twin._record(record)
             twin._count(twin._timed.overdue(now))
+            deadline = twin._timed.deadline()
+        self._deadline = deadline
         return twin.result()
 
     def heard(self) -> set[str]:

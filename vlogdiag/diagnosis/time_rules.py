@@ -113,18 +113,18 @@ class TimeRules:
                         fired.append(self._detection(signature, [found], at_end=True, moment=now))
         return fired
 
-    def due(self, now: float | None) -> frozenset[tuple[str, Key]]:
-        """Which silences have lasted long enough by `now`; what is still held open may have ended one."""
-        if now is None:
-            return frozenset()
-        return frozenset(
-            (signature.id, key)
-            for signature, silence in self._silences
-            for key, found in self._pending[signature.id].items()
-            if found.time is not None
-            and (limit := self._limit(silence, found)) is not None
-            and now - found.time >= limit
-            and not self._lived(found)
+    def deadline(self) -> float | None:
+        """Log time from which on `overdue` has something to say, if nothing ends it; None: nothing is waited for."""
+        return min(
+            (
+                found.time + limit
+                for signature, silence in self._silences
+                for found in self._pending[signature.id].values()
+                if found.time is not None
+                and (limit := self._limit(silence, found)) is not None
+                and not self._lived(found)
+            ),
+            default=None,
         )
 
     def _lived(self, found: _Found) -> bool:
