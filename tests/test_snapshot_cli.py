@@ -152,7 +152,8 @@ def test_a_terminal_is_asked(log: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_broken_off_archive_is_taken_as_far_as_it_goes(log: Path, tmp_path: Path) -> None:
-    whole = gzip.compress((LOG * 2000).encode())
+    access = '(APIServer pid=1) INFO:     127.0.0.1:%d - "POST /v1/completions HTTP/1.1" 200 OK\n'
+    whole = gzip.compress((LOG + "".join(access % port for port in range(10_000, 12_000))).encode())
     (tmp_path / "cut.log.gz").write_bytes(whole[: len(whole) * 2 // 3])
     result = run("snapshot", "cut.log.gz", "-o", "b.tar.gz")
     assert result.exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, TypeVar
@@ -17,6 +18,9 @@ from vlogdiag.snapshot.stream import Stream
 
 MAX_LEARNED = 256
 """Values of one kind that are looked for wherever they stand; further ones are found by place and shape only."""
+
+_TELLING = re.compile(r"user|host|node|addr|login|owner|machine|prompt|content|output|serial", re.I)
+"""Keys that say what their value is."""
 
 Thing = TypeVar("Thing")
 
@@ -149,11 +153,13 @@ class Redactor:
         kind = kind_of_name(key) if key else None
         if kind is not None and not harmless(value, kind, key):
             return self.value("password" if kind == "password" else "token", value)
-        if 0 < len(key) <= 40 and not set(value) & set("\n\\'\""):
+        if _TELLING.search(key) and len(key) <= 40 and not set(value) & set("\n\\'\""):
             # As a log would print it, so that names and places are recognised by what stands before them.
             printed = self.text(f"{key}='{value}'")
             if printed.startswith(f"{key}='") and printed.endswith("'"):
                 return printed[len(key) + 2 : -1]
+        if "\n" not in value and not self._gate(value) and not any(self._remembered(value)):
+            return value  # most values of a report
         return self.text(value)
 
 
