@@ -21,7 +21,8 @@ UNKNOWN = "?"
 
 def fixes_of(member: Member) -> tuple[Fix, ...]:
     """Fixes in order: those that hold, then those whose condition is unknown; siblings' fixes last."""
-    apply: list[Fix] = [*explained(member.scope)]
+    own_first = member.signature.refines is not None
+    apply: list[Fix] = [] if own_first else [*explained(member.scope)]
     check: list[Fix] = []
     seen: set[str] = set()
     for signature in (member.signature, *member.siblings):
@@ -31,6 +32,8 @@ def fixes_of(member: Member) -> tuple[Fix, ...]:
                 continue
             seen.add(fix.title)
             (apply if fix.disposition == "apply" else check).append(fix)
+    if own_first:  # a refinement knows this very option; the catalogue's word on it comes after
+        apply.extend(fix for fix in explained(member.scope) if fix.title not in seen)
     return (*apply, *check)
 
 
@@ -60,7 +63,7 @@ def fill(template: FixTemplate, signature: Signature, scope: RunScope) -> Fix | 
         return None
     unknown = holds is None or UNKNOWN in flags.values() or UNKNOWN in env.values()
     title = template.title.render(scope)
-    run = template.run.render(scope, raw=True) if template.run else None
+    run = template.run.render(scope, raw=True, quote=True) if template.run else None
     request = template.request.render(scope) if template.request else None
     if (template.run and run is None) or (template.request and request is None):
         unknown = True
@@ -155,11 +158,11 @@ def _present(names: Iterable[str], versions: Versions) -> tuple[str, ...] | None
 def _env(template: FixTemplate, scope: RunScope, versions: Versions) -> dict[str, str] | None:
     env: dict[str, str] = {}
     for name, value in template.env.items():
-        if name.startswith("VLLM_") and catalog.knows_env(name):
+        text = value.render(scope, raw=True)
+        if text != "" and name.startswith("VLLM_") and catalog.knows_env(name):  # to unset one is always possible
             known = catalog.env(name, versions)
             if known.exists is False or known.effective is False:
                 return None
-        text = value.render(scope, raw=True)
         env[name] = UNKNOWN if text is None else text
     return env
 

@@ -173,7 +173,8 @@ class Matcher:
         match = signature.match
         if match is None or not reaches(match, record):
             return None
-        place = self.first(match.lines, text)
+        prose = without_code(record, text)
+        place = self.first(match.lines, prose) or (self.first(match.lines, text) if prose is not text else None)
         if place is None or not self.holds(match, record, text):
             return None
         captures: dict[str, Quantity | None] = {
@@ -269,6 +270,29 @@ class Matcher:
         if match.frames_none and any(fragment in text for fragment in match.frames_none):
             return False
         return not any(self.search(pattern, text) is not None for pattern in match.unless)
+
+
+def without_code(record: Record, text: str) -> str:
+    """The text with a traceback's source lines blanked, at the same offsets.
+
+    A frame shows the very `raise` whose message is looked for; the exception's own line proves more.
+    """
+    if len(record.lines) < 3 or 'File "' not in text:
+        return text
+    parts: list[str] = []
+    code = False
+    for line in record.lines:
+        content = line.text
+        framed = content.lstrip()
+        if framed.startswith('File "'):
+            code = True
+            parts.append(content)
+        elif code and content[:1].isspace():
+            parts.append(" " * len(content))
+        else:
+            code = False
+            parts.append(content)
+    return "\n".join(parts)
 
 
 def reaches(match: Match, record: Record) -> bool:

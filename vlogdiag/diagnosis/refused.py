@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from vlogdiag.catalog import ArgProblem, Versions, explain_unrecognized, explain_value
+from vlogdiag.catalog import ArgProblem, Versions, explain_unrecognized, explain_value, flag
 from vlogdiag.diagnosis.scope import RunScope
 from vlogdiag.model import Fix
 
@@ -18,7 +18,8 @@ def explained(scope: RunScope) -> tuple[Fix, ...]:
     versions = scope.versions
     words = scope.captures.get("arguments")
     if words is not None:
-        problems = explain_unrecognized(_split(str(words.value)), versions)
+        given = _split(str(words.value))
+        problems = explain_unrecognized(given, _lacking(given, versions))
         return tuple(_fix(problem, versions) for problem in problems[:MAX_PROBLEMS])
     argument, value = scope.captures.get("argument"), scope.captures.get("value")
     if argument is None or value is None:
@@ -26,7 +27,19 @@ def explained(scope: RunScope) -> tuple[Fix, ...]:
     name = str(argument.value).split("/")[0].strip(",:")
     refused = str(value.value).strip("'\"")
     problem = explain_value(name, refused, versions) if name.startswith("-") else None
-    return (_fix(problem, versions),) if problem is not None else ()
+    if problem is None or "wants str" in problem.reason:  # any text passes the parser: something else refused it
+        return ()
+    return (_fix(problem, versions),)
+
+
+def _lacking(words: list[str], versions: Versions) -> Versions:
+    """Of the possible releases those that lack the options: they were refused, after all."""
+    for word in words:
+        if word.startswith("--"):
+            left = versions - flag(word.partition("=")[0], versions).present
+            if left:
+                versions = left
+    return versions
 
 
 def _split(text: str) -> list[str]:

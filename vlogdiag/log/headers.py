@@ -137,6 +137,7 @@ WRAPPERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     ("kubectl", re.compile(r"\[pod/(?P<host>[^/\]\s]+)/(?P<unit>[^\]\s]+)\] ?")),
     ("bracketed-time", re.compile(r"\[" + ISO + r"\]\s" + LOOKS_LIKE_LOG)),
+    ("pm2", re.compile(r"\d{1,4}\|(?P<host>[A-Za-z0-9][\w.-]{0,80}?)\s*\| ")),
     ("compose", re.compile(r"(?P<host>[A-Za-z0-9][\w.-]{0,80}?)\s*\| (?!\d+/\d+ \[)")),
     (
         "stern",

@@ -7,13 +7,14 @@ people), `{{` and `}}` are braces, and `[[ … {x} … ]]` is left out as a whol
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from vlogdiag.signatures.arithmetic import truth
 from vlogdiag.signatures.conditions import FUNCTIONS, MAX_SOURCE, Evaluator, ExprError, Scope, compile_condition
-from vlogdiag.values import Quantity, format_quantity, raw
+from vlogdiag.values import Kind, Quantity, format_quantity, raw
 
 __all__ = ["FUNCTIONS", "MAX_SOURCE", "Expr", "ExprError", "Scope", "Text", "parse_expr", "parse_text"]
 
@@ -65,15 +66,18 @@ class Text:
     names: frozenset[str]
     _segments: tuple[_Segment | tuple[_Segment, ...], ...] = field(repr=False, compare=False)
 
-    def render(self, scope: Scope, raw: bool = False) -> str | None:
-        """The text with its numbers, `raw` as flags want them; None when a hole outside `[[ ]]` is unknown."""
+    def render(self, scope: Scope, raw: bool = False, quote: bool = False) -> str | None:
+        """The text with its numbers, `raw` as flags want them; None when a hole outside `[[ ]]` is unknown.
+
+        `quote` makes words of the log safe for a shell.
+        """
         pieces: list[str] = []
         for segment in self._segments:
             if isinstance(segment, tuple):
-                inner = [_render(part, scope, raw) for part in segment]
+                inner = [_render(part, scope, raw, quote) for part in segment]
                 pieces += [] if None in inner else [piece for piece in inner if piece is not None]
                 continue
-            piece = _render(segment, scope, raw)
+            piece = _render(segment, scope, raw, quote)
             if piece is None:
                 return None
             pieces.append(piece)
@@ -103,13 +107,14 @@ def parse_text(source: str, *, names: Callable[[str], bool], where: str | None =
     return Text(source, used, segments)
 
 
-def _render(segment: _Segment, scope: Scope, is_raw: bool) -> str | None:
+def _render(segment: _Segment, scope: Scope, is_raw: bool, quote: bool) -> str | None:
     if isinstance(segment, str):
         return segment
     value = segment.expr.evaluate(scope)
     if value is None:
         return None
-    return raw(value) if segment.form == "raw" or (is_raw and segment.form is None) else format_quantity(value)
+    text = raw(value) if segment.form == "raw" or (is_raw and segment.form is None) else format_quantity(value)
+    return shlex.quote(text) if quote and value.kind is Kind.TEXT else text
 
 
 def _segments(source: str, names: Callable[[str], bool]) -> tuple[_Segment | tuple[_Segment, ...], ...]:
