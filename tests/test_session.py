@@ -11,7 +11,7 @@ from live_log import API, CORE, DEAD, MEMORY, NETWORK, RULES, Live, crash, serve
 from small_rules import diagnose
 
 from vlogdiag.model import Outcome, Reading, Severity
-from vlogdiag.session import LONE_S, MAX_STANDING, QUIET_S
+from vlogdiag.session import LONE_S, QUIET_S
 
 HALF_A_SECOND = 0.5
 
@@ -258,16 +258,17 @@ def test_a_finding_of_a_server_that_had_served_is_closed_by_the_next_start() -> 
     assert [f.severity for f in live.session.findings()] == [Severity.ERROR]  # it stays an error, and the exit status
 
 
-def test_no_more_than_a_thousand_findings_are_remembered() -> None:
+def test_no_more_findings_are_remembered_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vlogdiag.session.MAX_STANDING", 30)
     live = Live(keep_runs=2)
     printer = server()
-    for _ in range(MAX_STANDING + 5):
+    for _ in range(35):
         printer.now = datetime(2026, 4, 3, 9)
         printer.arguments().error(CORE, "core.py:700", MEMORY)
         live.printed(printer).wait(0.2, step=0.2)
         printer.out.clear()
         live.fed = 0
-    assert len(live.session.findings()) == MAX_STANDING
+    assert len(live.session.findings()) == 30
     assert ("closed", "memory") in live.told()
 
 
