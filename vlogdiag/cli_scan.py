@@ -36,7 +36,7 @@ def scan(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH...", help="Log files, folders (*.log*), globs, '-' for standard input; .gz, .zst."
+            metavar="PATH...", help="Log files, folders (*.log*), globs, '-' for standard input; snapshots; .gz, .zst."
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON (vlogdiag.report/1).")] = False,
@@ -131,6 +131,7 @@ def _print_timelines(
     from vlogdiag.log.discover import SourceError, discover
     from vlogdiag.log.sources import read_chunks
     from vlogdiag.report.timeline import render
+    from vlogdiag.scan import snapshot_of
     from vlogdiag.timeline import read_timeline, write_csv
 
     if "-" in paths:
@@ -139,7 +140,9 @@ def _print_timelines(
     timelines = []
     for log in logs:
         try:
-            timelines.append(read_timeline(log.name, read_chunks(log), rules, version=version))
+            bundle = snapshot_of(log)
+            chunks = read_chunks(log) if bundle is None else bundle.chunks()
+            timelines.append(read_timeline(log.name, chunks, rules, version=version))
         except SourceError:
             continue  # complained about before
     if show:

@@ -6,8 +6,9 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from vlogdiag import __version__
 from vlogdiag.loading import Rules, load
@@ -19,11 +20,15 @@ from vlogdiag.log.when import Moment
 from vlogdiag.model import Finding, Reading, Report, SourceSummary
 from vlogdiag.pipeline import Pipeline, Result, only_run, prefilter_of, report_of
 
+if TYPE_CHECKING:
+    from vlogdiag.snapshot.read_bundle import BundleLog
+
 __all__ = ["Look", "Scan", "diagnose_paths", "scan_log", "scan_paths"]
 
 Progress = Callable[[int, int | None], None]
 CHUNK = 1 << 20
 """Bytes read at a time: several are held while they are scanned, and memory must not follow the input."""
+GZIP = b"\x1f\x8b"
 SCANNERS = 2
 """Threads that scan chunks ahead; more hold more chunks in memory and gain nothing on the usual two cores."""
 
@@ -73,12 +78,22 @@ def scan_log(
         pipeline.observe(reading)
     notices: list[str] = []
     problem: str | None = None
-    turned: int | None = None
+    renumber: Callable[[int], int] | None = None
     try:
+        bundle = snapshot_of(log)
+        if bundle is not None:
+            feed(pipeline, bundle.chunks(CHUNK), prefilter)
+            for reading in bundle.readings if bundle.alive else ():
+                pipeline.observe(reading)
+            notices.append(f"{log.name}: a snapshot; lines are numbered as in {bundle.name}, from which it was taken")
+            result = pipeline.close()
+            result = renumbered(replace(result, notices=(*result.notices, *notices)), bundle.original_line)
+            return result, _problems(log, result)
         ordered = oldest_first(log, read_chunks(log, size=CHUNK, stdin=stdin, progress=progress, notice=notices.append))
         if ordered.newest_first:
             notices.append(f"{log.name}: newest line first; read from its end")
-            turned = ordered.lines
+            lines = ordered.lines
+            renumber = lambda number: lines + 1 - number  # noqa: E731 - one line says it
         feed(pipeline, ordered.chunks, prefilter)
     except SourceBroken as error:
         problem = str(error)
@@ -86,14 +101,33 @@ def scan_log(
         return Result(SourceSummary(log.name, error=error.reason)), (str(error),)
     result = pipeline.close(problem)
     result = replace(result, notices=(*result.notices, *notices))
-    if turned is not None:
-        result = turn_lines(result, turned)
-    problems = [problem] if problem else []
+    if renumber is not None:
+        result = renumbered(result, renumber)
+    return result, (*([problem] if problem else []), *_problems(log, result))
+
+
+def snapshot_of(log: LogPath) -> BundleLog | None:
+    """The log inside a snapshot's archive, when that is what was named. Raises SourceError for a damaged one."""
+    if len(log.parts) != 1:
+        return None
+    with suppress(OSError), log.parts[0].open("rb") as file:
+        if file.read(2) != GZIP:
+            return None
+        from vlogdiag.snapshot.read_bundle import BundleError, open_bundle
+
+        try:
+            return open_bundle(log.parts[0])
+        except BundleError as error:
+            raise SourceError(log.name, str(error)) from error
+    return None
+
+
+def _problems(log: LogPath, result: Result) -> tuple[str, ...]:
     if not result.summary.lines:
-        problems.append(f"{log.name}: empty, nothing to diagnose")
-    elif not result.summary.recognised:
-        problems.append(f"{log.name}: nothing in it was recognised as vLLM's log")
-    return result, tuple(problems)
+        return (f"{log.name}: empty, nothing to diagnose",)
+    if not result.summary.recognised:
+        return (f"{log.name}: nothing in it was recognised as vLLM's log",)
+    return ()
 
 
 def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | None) -> None:
@@ -124,11 +158,11 @@ def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | Non
             pipeline.feed_scanned(ready, hits.result())
 
 
-def turn_lines(result: Result, lines: int) -> Result:
-    """Line numbers of a newest-first log as the file counts them."""
+def renumbered(result: Result, number_of: Callable[[int], int]) -> Result:
+    """Line numbers as the file itself counts them, of what was read in another order or in parts."""
 
     def turn(number: int | None) -> int | None:
-        return None if number is None else lines + 1 - number
+        return None if number is None else number_of(number)
 
     def finding(f: Finding) -> Finding:
         return replace(

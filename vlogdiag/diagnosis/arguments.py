@@ -39,7 +39,8 @@ CONFIG_NAMES = {
     "device_config": "device",
 }
 """What the engine's config line calls things, and the argument that sets them. Its values are resolved ones."""
-SECRETS = ("api_key", "token", "password", "secret")
+SECRET = re.compile(r"(?:.*[._])?(?:(?:api|access|auth|private)_?keys?|token|password|passwd|secret)\Z")
+"""Names of arguments whose values are not kept: `hf_token` is one, `tokenizer` and `max_num_batched_tokens` are not."""
 
 
 def literal(text: str) -> Any | None:
@@ -86,7 +87,7 @@ def _clean(pairs: Iterator[tuple[str, Any]]) -> dict[str, Any]:
     for name, value in pairs:
         if value is None or not name.isidentifier() or len(found) >= 400:
             continue
-        found[name] = "***" if any(word in name for word in SECRETS) and isinstance(value, (str, list)) else value
+        found[name] = "***" if SECRET.match(name) and isinstance(value, (str, list)) else value
     return found
 
 
@@ -210,7 +211,7 @@ def _options(words: list[str]) -> dict[str, Any]:
             position += 1
         args[key] = True if not values else values[0] if len(values) == 1 else values
     return {
-        k: ("***" if any(word in k for word in SECRETS) and v is not True else v)
+        k: "***" if SECRET.match(k) and v is not True else v
         for k, v in args.items()
         if k.split(".")[0].isidentifier()
     }

@@ -121,7 +121,7 @@ LOOKS_LIKE_LOG = r"(?=\(|\{|\[|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback
 WRAPPERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("cri", re.compile(ISO + r" (?:stdout|stderr) (?P<flag>[FP])(?: |$)")),
     ("rfc5424", re.compile(r"<\d{1,3}>1 " + ISO + r" (?P<host>\S+) (?P<unit>\S+) (?P<pid>\S+) \S+ (?:-|\[[^\]]*\]) ?")),
-    ("journald-iso", re.compile(ISO + r" (?P<host>[\w.-]+) (?P<unit>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: ")),
+    ("journald-iso", re.compile(ISO + r" (?P<host>[\w.<>-]+) (?P<unit>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: ")),
     ("loki", re.compile(ISO + r"\s+\{[^{}]{0,300}\}\s")),
     (
         "severity",
@@ -132,7 +132,7 @@ WRAPPERS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "syslog",
         re.compile(
             r"(?P<mon>[A-Z][a-z]{2}) (?P<day>[ \d]\d) (?P<clock>\d\d:\d\d:\d\d)(?:\.\d+)? "
-            r"(?P<host>[\w.-]+) (?P<unit>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: "
+            r"(?P<host>[\w.<>-]+) (?P<unit>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: "
         ),
     ),
     ("kubectl", re.compile(r"\[pod/(?P<host>[^/\]\s]+)/(?P<unit>[^\]\s]+)\] ?")),
@@ -262,7 +262,7 @@ def _text(value: object) -> str | None:
 
 PROCESS = re.compile(
     r"\((?:(?P<name>[A-Za-z_][\w.:-]{0,60}) )?(?:rank=(?P<rank>\d{1,5}) )?"
-    r"(?:(?P<place>[A-Z]{2,4}\d{1,4}(?:_[A-Z]{2,4}\d{1,4}){0,5}) )?pid=(?P<pid>\d{1,9})(?:, ip=(?P<ip>[\w.:]{1,60}))?\) ?"
+    r"(?:(?P<place>[A-Z]{2,4}\d{1,4}(?:_[A-Z]{2,4}\d{1,4}){0,5}) )?pid=(?P<pid>\d{1,9})(?:, ip=(?P<ip>[\w.:<>-]{1,60}))?\) ?"
 )
 REPEATED = re.compile(r" \[repeated (\d{1,6})x across cluster\](?: \(Ray deduplicates.{0,300})?$")
 RANK = re.compile(r"\[rank(\d{1,5})\]:? ?")
@@ -336,7 +336,7 @@ GLOG = re.compile(
     r"(?P<source>[\w./+-]{1,120}:\d{1,6})\] ?"
 )
 NCCL = re.compile(
-    r"(?:\[?[\d-]{10} [\d:]{8}\]? )?(?:(?P<host>[\w.-]{1,80}):(?P<pid>\d{1,9}):\d{1,9} \[(?P<rank>\d{1,4})\] )?"
+    r"(?:\[?[\d-]{10} [\d:]{8}\]? )?(?:(?P<host>[\w.<>-]{1,80}):(?P<pid>\d{1,9}):\d{1,9} \[(?P<rank>\d{1,4})\] )?"
     r"(?P<source>[\w./]{1,80}:\d{1,6} )?NCCL (?P<level>INFO|WARN|ERROR) "
 )
 RAY = re.compile(
