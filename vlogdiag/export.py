@@ -34,7 +34,7 @@ class _Collector:
             opened.add_metric(list(labels), number)
         yield opened
         standing = GaugeMetricFamily(
-            "vlogdiag_findings_standing", "Findings that stand now", labels=["path", "severity"]
+            "vlogdiag_findings_open", "Findings that no later start has closed", labels=["path", "severity"]
         )
         quiet = GaugeMetricFamily("vlogdiag_quiet_seconds", "Seconds since the log's last line", labels=["path"])
         for path, session in following.sessions.copy().items():

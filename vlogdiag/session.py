@@ -153,8 +153,8 @@ class Session:
         return tuple(self.numbering.finding(told.finding) for told in self._told)
 
     def counts(self) -> tuple[int, int]:
-        """Errors and warnings that stand; cheap."""
-        severities = [told.finding.severity for told in self._told]
+        """Errors and warnings that no later start has closed; cheap."""
+        severities = [told.finding.severity for told in self._told if not told.closed]
         return severities.count(Severity.ERROR), severities.count(Severity.WARNING)
 
     # --- telling ---

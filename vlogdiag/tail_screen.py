@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from vlogdiag.model import Event, Finding, Outcome
 from vlogdiag.report.fold import fold
 from vlogdiag.report.layout import cut
-from vlogdiag.report.live import StatusModel, finding_block, status_line
+from vlogdiag.report.live import SHORTEST, StatusModel, finding_block, status_line
 from vlogdiag.report.safe import plain
 from vlogdiag.tail import Tail
 
@@ -245,7 +245,7 @@ def models(following: Tail, now: float) -> list[StatusModel]:
                 waiting=_known(metrics.waiting if metrics else None, serving.waiting),
                 kv_usage=_known(metrics.kv_usage if metrics else None, serving.kv_usage),
                 tokens_per_second=serving.generation,
-                throughput=tuple(serving.throughput),
+                throughput=tuple(serving.throughput) if len(serving.throughput) >= SHORTEST else (),
                 behind=behind if behind >= FAR_BEHIND else None,
                 quiet=None if session.fed_at is None else coarse(now - session.fed_at),
                 errors=errors,
