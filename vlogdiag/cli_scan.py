@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,6 +73,7 @@ def scan(
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours.")] = False,
 ) -> None:
     """Diagnose finished logs: root causes, the lines that prove them, the fixes."""
+    from vlogdiag.live.readings import ReadingError
     from vlogdiag.scan import Look, scan_paths
 
     if run not in ("all", "last") and not (run.isdigit() and int(run) > 0):
@@ -82,14 +85,17 @@ def scan(
         ignore=frozenset(ignore or ()),
         since=_moment("--since", since),
         until=_moment("--until", until),
-        readings=_readings(readings),
+        readings=partial(_readings, readings),
     )
     loaded = load_or_exit(rules, user_rules)
     for ident in ignore or ():
         if ident not in loaded.book.by_id and ident != "unexplained-failure":
             fail(f"--ignore {ident}: no such signature (see `vlogdiag rules list`)", USAGE)
-    with progress_bar() as progress:
-        done = scan_paths(paths, loaded, look, progress=progress)
+    try:
+        with progress_bar() as progress:
+            done = scan_paths(paths, loaded, look, progress=progress)
+    except ReadingError as error:
+        fail(f"{readings}: {error}", BLIND)
     report = with_commands(done.report)
     for problem in done.problems:
         complain(problem)
@@ -172,18 +178,17 @@ def _moment(option: str, text: str | None) -> Moment | None:
         fail(f"{option}: {error}", USAGE)
 
 
-def _readings(path: Path | None) -> tuple[Reading, ...]:
-    from vlogdiag.live.readings import ReadingError, read_lines
+def _readings(path: Path | None) -> Iterator[Reading]:
+    """A recording, line by line. Raises ReadingError."""
+    from vlogdiag.live.readings import read_lines
 
     if path is None:
-        return ()
+        return
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return tuple(read_lines(file))
+            yield from read_lines(file)
     except OSError as error:
         fail(f"{path}: {error.strerror or error}", BLIND)
-    except ReadingError as error:
-        fail(f"{path}: {error}", BLIND)
 
 
 def _print_live() -> None:

@@ -53,6 +53,7 @@ class Readings:
     _timeless: Reading | None = None
     _recorded: Iterator[Reading] | None = None
     _next: Reading | None = None
+    _watched: float | None = None
 
     def add(self, reading: Reading) -> None:
         """Keep a reading; its `time` is on the log's clock (None: taken without a log, it counts for every record)."""
@@ -74,9 +75,9 @@ class Readings:
         self._recorded = iter(recorded)
 
     def last(self) -> float | None:
-        """When the last reading of a recording was taken; reads it to its end."""
+        """When the last reading of a recording was taken; reads it to its end. None without a recording."""
         self._advance(float("inf"))
-        return self._kept[-1].time if self._kept else None
+        return self._watched
 
     def saw(self, record: Record) -> None:
         """Remember the process id of a speaker."""
@@ -117,6 +118,7 @@ class Readings:
                 self._next = reading
                 return
             else:
+                self._watched = reading.time
                 self.add(reading)
 
 

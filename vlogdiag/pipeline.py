@@ -99,7 +99,7 @@ class Pipeline:
         self._version = version
         self._keep_runs = keep_runs
         self.on_statistics: Callable[[Statistics, Record], None] | None = None
-        """Told every statistics line (a live display wants them all)."""
+        """Told every statistics line (a live display wants them all), one that `mark` met while it was open twice."""
         self._since = since
         self._until = until
         self._tracker = RunTracker(self._close_open)
@@ -149,6 +149,11 @@ class Pipeline:
         """End of the log (noticed at `moment`, monotonic); `error` says why it could not be read to its end."""
         self.flush()
         now = self._assembler.clock.now if moment is None else self.log_time(moment)
+        for deadline in self._timed.deadlines():
+            self._readings.at(deadline)
+        watched = self._readings.last()  # a recording shows how long nothing came after the last line
+        if now is not None and watched is not None and moment is None:
+            now = max(now, watched)
         self._count(self._timed.overdue(now))
         if error is None:
             self._count(self._timed.at_end(self._still_open, self._assembler.clock.now))
@@ -212,6 +217,8 @@ class Pipeline:
             text = record.text
             if len(self._speaks) > 10_000:
                 self._speaks.clear()
+            if self.on_statistics is not None and is_statistics(text):
+                self.on_statistics(parse_statistics(text), record)  # will come again once it is complete
             known = self._speaks[place] = is_error(record, text) or bool(self.gates.found(text))
         return known
 
@@ -275,14 +282,14 @@ class Pipeline:
         seen = place if until is None else until
         for record in twin._assembler.held(seen):
             twin._record(record)
-        deadline = twin._timed.deadline()
-        if now is not None and deadline is not None and now >= deadline:
+        deadlines = twin._timed.deadlines()
+        if now is not None and deadlines and now >= deadlines[0]:
             for record in twin._assembler.held(place):
                 if record.lines[-1].number > seen:  # however young, it may have ended that silence
                     twin._record(record)
             twin._count(twin._timed.overdue(now))
-            deadline = twin._timed.deadline()
-        self._deadline = deadline
+            deadlines = twin._timed.deadlines()
+        self._deadline = deadlines[0] if deadlines else None
         return twin.result()
 
     def heard(self) -> set[str]:
@@ -378,7 +385,8 @@ class Pipeline:
         """Lines that hold nothing worth reading: their time, and whether a request was answered (`windows.Reader`)."""
         time = None
         for parsed in edge_lines(data, start, end):
-            self._recognised = self._recognised or parsed.kind == "vllm"
+            if not self._recognised and parsed.kind != "json":
+                self._recognised = _is_vllm(parsed.kind, parsed.process, parsed.text)
             moment = self._assembler.time(parsed)
             time = moment if time is None else max(time, moment if moment is not None else time)
         self._tracker.skip(first, last, time, last_life(data, start, end, first))
@@ -386,10 +394,10 @@ class Pipeline:
             self._record(record)
 
     def _record(self, record: Record) -> None:
-        if record.kind == "vllm" or record.kind == "json":
+        if not self._recognised and _is_vllm(record.kind, record.origin.process, record.first.text):
             self._recognised = True
-            if record.kind == "vllm" and record.source is not None and tells_version(record):
-                self._facts.shape(record.run, record.origin.process, record.bracket)
+        if record.kind == "vllm" and record.source is not None and tells_version(record):
+            self._facts.shape(record.run, record.origin.process, record.bracket)
         self._readings.saw(record)
         text = record.text
         if is_statistics(text):
@@ -619,6 +627,20 @@ def elsewhere(source: str, symptom: Member, run: Run) -> str:
         else "in the output of another process that is not in this file (worker, engine core, other node, stderr)"
     )
     return f"{source}:{line}: only consequences are here; the cause stands {where}"
+
+
+PROCESSES = ("APIServer", "ApiServer", "EngineCore", "Worker", "VllmWorker", "RayWorkerWrapper", "DPSupervisor")
+"""How the names begin that vLLM's processes put before all that they print (`logging_utils`, `decorate_logs`)."""
+ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/embeddings", "/v1/responses")
+
+
+def _is_vllm(kind: str, process: str | None, text: str) -> bool:
+    """Whether a line shows that the log is vLLM's: its header, its process's prefix, or requests that it serves."""
+    if kind in ("vllm", "json"):
+        return True
+    if process is not None and process.startswith(PROCESSES):
+        return True
+    return kind == "uvicorn" and any(path in text for path in ENDPOINTS)
 
 
 def tells_version(record: Record) -> bool:

@@ -42,7 +42,8 @@ class Look:
     ignore: frozenset[str] = frozenset()
     since: Moment | None = None
     until: Moment | None = None
-    readings: tuple[Reading, ...] = ()
+    readings: Callable[[], Iterable[Reading]] = tuple
+    """A recording, begun anew for every log and read as far as that has come: one of a week is large."""
 
 
 EVERYTHING = Look()
@@ -74,8 +75,7 @@ def scan_log(
     pipeline = Pipeline(
         rules, source=log.name, version=look.version, prefilter=prefilter, since=look.since, until=look.until
     )
-    for reading in look.readings:
-        pipeline.observe(reading)
+    pipeline.replay(look.readings())
     notices: list[str] = []
     problem: str | None = None
     renumber: Callable[[int], int] | None = None
@@ -90,10 +90,9 @@ def scan_log(
             result = renumbered(replace(result, notices=(*result.notices, *notices)), bundle.original_line)
             return result, _problems(log, result)
         ordered = oldest_first(log, read_chunks(log, size=CHUNK, stdin=stdin, progress=progress, notice=notices.append))
-        if ordered.newest_first:
+        if ordered.newest_first and ordered.lines is not None:
             notices.append(f"{log.name}: newest line first; read from its end")
-            lines = ordered.lines
-            renumber = lambda number: lines + 1 - number  # noqa: E731 - one line says it
+            renumber = (ordered.lines + 1).__sub__
         feed(pipeline, ordered.chunks, prefilter)
     except SourceBroken as error:
         problem = str(error)

@@ -113,18 +113,15 @@ class TimeRules:
                         fired.append(self._detection(signature, [found], at_end=True, moment=now))
         return fired
 
-    def deadline(self) -> float | None:
-        """Log time from which on `overdue` has something to say, if nothing ends it; None: nothing is waited for."""
-        return min(
-            (
-                found.time + limit
-                for signature, silence in self._silences
-                for found in self._pending[signature.id].values()
-                if found.time is not None
-                and (limit := self._limit(silence, found)) is not None
-                and not self._lived(found)
-            ),
-            default=None,
+    def deadlines(self) -> list[float]:
+        """Log times from which on `overdue` has something to say, if nothing ends it; ascending."""
+        return sorted(
+            found.time + limit
+            for signature, silence in self._silences
+            for found in self._pending[signature.id].values()
+            if found.time is not None
+            and (limit := self._limit(silence, found)) is not None
+            and not self._lived(found)
         )
 
     def _lived(self, found: _Found) -> bool:
