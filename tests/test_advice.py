@@ -230,7 +230,7 @@ def test_without_any_hint_the_whole_catalogue_is_meant():
 
 # --- assumed defaults --------------------------------------------------------------------------------------------------
 
-USES_DEFAULT = less("args.gpu_memory_utilization > 0.5")
+USES_DEFAULT = {**less(), "title": "Take less than {args.gpu_memory_utilization}"}
 
 
 def test_an_assumed_default_is_said_and_lowers_the_confidence():
@@ -253,8 +253,14 @@ def test_an_absent_argument_in_a_complete_list_has_its_default_for_sure():
     assert finding(rule(USES_DEFAULT), args={"port": 8000}).confidence.word == "high"
 
 
+def test_what_only_a_condition_asked_is_no_evidence():
+    found = finding(rule(less("args.gpu_memory_utilization > 0.5")))
+    assert found.confidence.word == "high"
+    assert not [e for e in found.evidence if e.kind == "assumed"]
+
+
 def test_a_given_argument_is_cited_by_its_line():
-    found = finding(rule(less("args.gpu_memory_utilization > 0.5")), args={"gpu_memory_utilization": 0.8})
+    found = finding(rule(USES_DEFAULT), args={"gpu_memory_utilization": 0.8})
     assert any("non-default args" in e.text and e.line == 2 for e in found.evidence)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from vlogdiag.cli import FailOn, _status
+from vlogdiag.cli_common import FailOn
+from vlogdiag.cli_scan import _status
 from vlogdiag.loading import Rules
 from vlogdiag.model import FAMILIES, Finding, Fix, Report
 from vlogdiag.scan import scan_paths

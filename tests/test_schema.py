@@ -8,6 +8,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
 
 from vlogdiag.model import FAMILIES, Confidence, Level, Phase, Role, Severity, Unavailable
 from vlogdiag.signatures.gates import collect_gates
@@ -248,7 +249,7 @@ def test_every_key_of_a_rule_is_read() -> None:
     assert (corroborate.confidence, corroborate.prefer_fix) == ("raise", "Upgrade")
     assert found.known_bug is not None
     assert (found.known_bug.introduced, found.known_bug.fixed_in) == ("0.10.0", "0.11.1")
-    assert str(found.vllm) == "<0.12,>=0.10"
+    assert found.vllm == SpecifierSet(">=0.10,<0.12")
     assert found.references == ("https://docs.vllm.ai",)
     example = found.examples[0]
     assert example.tick == 120

@@ -76,7 +76,7 @@ def _meaning(flag: str, versions: Versions) -> tuple[str, str | None, Entry | No
     entry = entry_at(found.spelling or flag, found.where)
     if entry is None:
         found = resolve(flag, Versions.all())
-        entry = entry_at(found.spelling or flag, found.where)
+        entry = entry_at(found.spelling or flag, Versions.all())
     name = found.canonical if entry and found.canonical else flag.partition(".")[0]
     return name, found.dotted, entry
 

@@ -122,6 +122,11 @@ class ReadingDoc(Struct, kw_only=True, frozen=True):
     metrics: Annotated[MetricsDoc | None, Meta(description="the server's metrics")]
     host: Annotated[HostDoc | None, Meta(description="the host")]
     xids: Annotated[list[XidDoc], Meta(description="Xid events since the last reading")]
+    cuda: Annotated[
+        list[str | None] | None,
+        Meta(description="CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER and NVIDIA_VISIBLE_DEVICES of the server"),
+    ]
+    log: Annotated[str | None, Meta(description="the followed log whose clock `time` is on")]
     unavailable: Annotated[list[UnavailableDoc], Meta(description="what could not be read, and why")]
 
 
