@@ -108,6 +108,7 @@ def test_rules(
     """Run the examples: each `fires` must fire its rule and no other cause, no `quiet` may."""
     from vlogdiag.checking import check_examples
     from vlogdiag.loading import rules_folder
+    from vlogdiag.signatures.checks import check_rules
 
     shipped = rules_folder().resolve()
     extra = [p for p in paths or () if not _inside(p.resolve(), shipped)]
@@ -121,12 +122,16 @@ def test_rules(
     faults = check_examples(loaded, wanted)
     for fault in faults:
         print(f"{fault.path}:{fault.line}:{fault.column}: {fault.message}")
+    remarks = [r for r in check_rules(loaded.book.signatures) if r.serious and (wanted is None or r.rule in wanted)]
+    for remark in remarks:
+        print(remark)
     chosen = [s for s in loaded.book.signatures if wanted is None or s.id in wanted]
     examples = sum(len(s.examples) for s in chosen)
     print(
-        f"{len(chosen)} rules, {examples} examples: " + (f"{len(faults)} faults" if faults else "all as they should be")
+        f"{len(chosen)} rules, {examples} examples: "
+        + (f"{len(faults) + len(remarks)} faults" if faults or remarks else "all as they should be")
     )
-    raise typer.Exit(FOUND if faults else 0)
+    raise typer.Exit(FOUND if faults or remarks else 0)
 
 
 def _inside(path: Path, root: Path) -> bool:
