@@ -28,8 +28,8 @@ KEPT = 400
 """Readings held: 13 minutes at one in two seconds, some megabytes with eight cards."""
 STALE_S = 120.0
 """A reading older than this says nothing about a record."""
-AFTER_S = 3.0
-"""Xids and a lost card show in the first reading after the record as well."""
+AFTER_S = 6.0
+"""Xids, a lost card and the kernel's kills show in the readings after the record: the host is looked at every 5 s."""
 XID_S = 660.0
 """How long before the record an Xid may have come: NCCL speaks ten minutes after the cause."""
 MAX_PINS = 2_000
@@ -63,7 +63,7 @@ class Readings:
         self._kept.append(reading)
         if reading.time > self._latest + AFTER_S:
             return
-        loud = bool(reading.xids) or any(gpu.lost for gpu in reading.gpus)
+        loud = bool(reading.xids) or any(gpu.lost for gpu in reading.gpus) or _kills(reading) > 0
         for time in self._pins:
             age = time - reading.time
             if 0 <= age <= STALE_S or (loud and -AFTER_S <= age < 0):
@@ -122,12 +122,19 @@ class Readings:
                 self.add(reading)
 
 
+def _kills(reading: Reading) -> int:
+    return (reading.host.oom_kills if reading.host is not None else None) or 0
+
+
 def _and_after(reading: Reading, later: Reading) -> Reading:
-    """What shows only after the record: the driver's events, and a card that is gone."""
+    """What shows only after the record: the driver's events, a card that is gone, and that the kernel has killed."""
     lost = {gpu.index for gpu in later.gpus if gpu.lost}
     gpus = tuple(replace(gpu, lost=True) if gpu.index in lost else gpu for gpu in reading.gpus)
     xids: tuple[Xid, ...] = tuple(dict.fromkeys((*reading.xids, *later.xids)))
-    return replace(reading, gpus=gpus, xids=xids)
+    host = reading.host
+    if host is not None and _kills(later) > _kills(reading):
+        host = replace(host, oom_kills=_kills(later))
+    return replace(reading, gpus=gpus, xids=xids, host=host)
 
 
 def moment_of(detection: Detection) -> float | None:
@@ -163,7 +170,7 @@ def _gpu_of(member: Member, reading: Reading) -> int | None:
 def corroborated(finding: Finding, incident: Incident, reading: Reading | None) -> Finding:
     """Apply the `corroborate` entries that hold; without a reading the finding is what the log alone gives.
 
-    A refinement says what its base says too; a fix that it lacks is borrowed from the base.
+    A refinement without a word of its own leaves it to its base; a fix that it lacks is borrowed from there.
     """
     if reading is None:
         return finding
@@ -172,8 +179,6 @@ def corroborated(finding: Finding, incident: Incident, reading: Reading | None) 
     confidence = int(finding.confidence)
     fixes = finding.fixes
     for signature, entry in _entries(member):
-        if entry.when.truth(member.scope) is not True:
-            continue
         said = entry.say.render(member.scope)
         if said:
             evidence.append(Evidence("reading", said, time=reading.stamp))
@@ -191,15 +196,17 @@ def corroborated(finding: Finding, incident: Incident, reading: Reading | None) 
     )
 
 
-def _entries(member: Member) -> Iterator[tuple[Signature, Corroborate]]:
-    """The entries of the signature that speaks, then those of what it refines."""
+def _entries(member: Member) -> list[tuple[Signature, Corroborate]]:
+    """The entries that hold of the signature that speaks, else those of what it refines."""
     lead = member.hit.lead
     known = {s.id: s for s in (lead.signature, *lead.refinements)}
     signature: Signature | None = member.signature
     while signature is not None:
-        for entry in signature.corroborate:
-            yield signature, entry
+        holding = [(signature, entry) for entry in signature.corroborate if entry.when.truth(member.scope) is True]
+        if holding:
+            return holding
         signature = known.get(signature.refines) if signature.refines else None
+    return []
 
 
 def _meant(member: Member, reading: Reading) -> Gpu | None:
