@@ -33,7 +33,9 @@ def fixes_of(member: Member) -> tuple[Fix, ...]:
             seen.add(fix.title)
             (apply if fix.disposition == "apply" else check).append(fix)
     if own_first:  # a refinement knows this very option; the catalogue's word on it comes after
-        apply.extend(fix for fix in explained(member.scope) if fix.title not in seen)
+        done = {name for fix in apply for name in (*fix.remove_flags, *fix.flags)}
+        more = [fix for fix in explained(member.scope) if not done.issuperset(fix.remove_flags)]
+        apply = [*apply, *more] if done else [*more, *apply]
     return (*apply, *check)
 
 
