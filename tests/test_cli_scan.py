@@ -345,6 +345,7 @@ def test_ctrl_c_is_130(tmp_path):
 
 
 def test_a_fifo_is_read_to_its_end(tmp_path):
+    """Once: whatever looks at a file before it is read must not look at a pipe."""
     fifo = tmp_path / "vllm.log"
     os.mkfifo(fifo)
     process = program("scan", fifo, "--json")

@@ -107,7 +107,7 @@ def scan_log(
 
 def snapshot_of(log: LogPath) -> BundleLog | None:
     """The log inside a snapshot's archive, when that is what was named. Raises SourceError for a damaged one."""
-    if len(log.parts) != 1:
+    if len(log.parts) != 1 or not log.parts[0].is_file():  # a pipe can be read only once
         return None
     with suppress(OSError), log.parts[0].open("rb") as file:
         if file.read(2) != GZIP:
