@@ -252,6 +252,21 @@ def test_a_chain_of_yielding_ends_at_the_strongest():
     assert (finding.id, {name for name, _ in under(finding)}) == ("memory", {"watchdog", "refused"})
 
 
+def test_a_warning_gives_way_to_an_error_that_would_give_way_to_its_family():
+    """Each names the other's family; an error is never put down to a warning, so the warning gives way."""
+    rules = rules_from(
+        """
+{id: vanished, severity: warning, family: oom, match: {line: "the process is gone without a word"}, yields_to: [oom]}
+---
+{id: killed, family: oom, match: {line: "the process was killed by signal {n:int}"}, yields_to: [oom, hang]}
+"""
+    )
+    p = server().error(API, "a.py:1", "the process is gone without a word")
+    p.wait(1).error(API, "b.py:1", "the process was killed by signal 9")
+    finding = only(diagnose(rules, p.text))
+    assert (finding.id, under(finding)) == ("killed", [("vanished", 1)])
+
+
 # --- only symptoms -----------------------------------------------------------------------------------------------------
 
 

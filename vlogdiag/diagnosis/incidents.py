@@ -187,6 +187,7 @@ def yields(member: Member, other: Member, rules: Rulebook) -> bool:
     mutual = other.signature.yields_to
     if (
         mutual is not None
+        and member.signature.severity >= other.signature.severity
         and {member.signature.id, rules.base(member.signature.id), member.signature.family} & set(mutual.any_of)
         and (other.line, other.hit.lead.start) > (member.line, member.hit.lead.start)
     ):
