@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vlogdiag.diagnosis.engine import Rulebook
-from vlogdiag.loading import load
+from vlogdiag.loading import Rules, load
 from vlogdiag.report.json import encode
 from vlogdiag.scan import scan_paths
 
@@ -19,12 +18,12 @@ TYPED = ("title", "flags", "remove_flags", "env", "run", "script", "upgrade", "r
 
 
 @pytest.fixture(scope="module")
-def rules() -> Rulebook:
+def rules() -> Rules:
     return load()
 
 
 @pytest.mark.parametrize("path", CASES, ids=[p.stem for p in CASES])
-def test_a_reported_failure_keeps_its_cause_and_remedy(path: Path, rules: Rulebook, tmp_path: Path) -> None:
+def test_a_reported_failure_keeps_its_cause_and_remedy(path: Path, rules: Rules, tmp_path: Path) -> None:
     case: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     log = tmp_path / "vllm.log"
     log.write_text(case["log"], encoding="utf-8")
