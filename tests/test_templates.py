@@ -487,3 +487,12 @@ def test_reading_what_nearly_is_a_template_raises_nothing_but_template_errors(so
         return
     assert pattern.gate in pattern.source.replace("{{", "{").replace("}}", "}").replace("{...}", "...")
     pattern.search("literal text " + source)
+
+
+def test_a_literal_template_matches_wherever_its_gate_stands(shipped):
+    """Time rules take the gate for the match there."""
+    patterns = {p for s in shipped.book.signatures for p in s.patterns if p.is_literal}
+    assert len(patterns) > 100
+    for pattern in patterns:
+        for text in (pattern.gate, f"x{pattern.gate}y", f"3 {pattern.gate} 4", f"first\n{pattern.gate}\nlast"):
+            assert pattern.search(text) is not None, (pattern.source, text)

@@ -211,9 +211,7 @@ def _options(words: list[str]) -> dict[str, Any]:
             position += 1
         args[key] = True if not values else values[0] if len(values) == 1 else values
     return {
-        k: "***" if SECRET.match(k) and v is not True else v
-        for k, v in args.items()
-        if k.split(".")[0].isidentifier()
+        k: "***" if SECRET.match(k) and v is not True else v for k, v in args.items() if k.split(".")[0].isidentifier()
     }
 
 

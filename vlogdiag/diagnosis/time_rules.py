@@ -16,6 +16,7 @@ from typing import Any
 from vlogdiag.diagnosis.engine import Detection, Matcher, reaches
 from vlogdiag.diagnosis.scope import RunScope
 from vlogdiag.model import Line, Record, line_at
+from vlogdiag.signatures.templates import Pattern
 from vlogdiag.signatures.types import Match, Sequence, Signature, Silence, Step
 from vlogdiag.values import Quantity
 
@@ -66,6 +67,7 @@ class TimeRules:
         self._silences: tuple[tuple[Signature, Silence], ...] = tuple(
             (s, s.silence) for s in timed if s.silence is not None
         )
+        self._gates_of = {s.id: frozenset(p.gate for p in s.patterns) for s in timed}
         self._gates = frozenset(self.gates)
         self._gathered: dict[str, OrderedDict[Key, _Gathering]] = {s.id: OrderedDict() for s, _ in self._sequences}
         self._pending: dict[str, OrderedDict[Key, _Found]] = {s.id: OrderedDict() for s, _ in self._silences}
@@ -82,9 +84,11 @@ class TimeRules:
         if gates.isdisjoint(self._gates):
             return fired
         for signature, sequence in self._sequences:
-            fired.extend(self._sequence(signature, sequence, record, text))
+            if not gates.isdisjoint(self._gates_of[signature.id]):
+                fired.extend(self._sequence(signature, sequence, record, text, gates))
         for signature, silence in self._silences:
-            fired.extend(self._silence(signature, silence, record, text))
+            if not gates.isdisjoint(self._gates_of[signature.id]):
+                fired.extend(self._silence(signature, silence, record, text, gates))
         return fired
 
     def overdue(self, now: float | None) -> list[Detection]:
@@ -119,9 +123,7 @@ class TimeRules:
             found.time + limit
             for signature, silence in self._silences
             for found in self._pending[signature.id].values()
-            if found.time is not None
-            and (limit := self._limit(silence, found)) is not None
-            and not self._lived(found)
+            if found.time is not None and (limit := self._limit(silence, found)) is not None and not self._lived(found)
         )
 
     def _lived(self, found: _Found) -> bool:
@@ -152,14 +154,16 @@ class TimeRules:
 
     # --- sequences ---
 
-    def _sequence(self, signature: Signature, sequence: Sequence, record: Record, text: str) -> Iterator[Detection]:
+    def _sequence(
+        self, signature: Signature, sequence: Sequence, record: Record, text: str, gates: frozenset[str]
+    ) -> Iterator[Detection]:
         states = self._gathered[signature.id]
-        if any(self._matcher.search(pattern, text) is not None for pattern in sequence.unless):
+        if self._any(sequence.unless, text, gates):
             for key in [k for k in states if k[0] == record.run]:
                 del states[key]
             return
         for number, step in enumerate(sequence.steps):
-            found = self._find(step, record, text)
+            found = self._find(step, record, text, gates)
             if found is None:
                 continue
             key = (record.run, _by(sequence.by, record, found.captures))
@@ -188,19 +192,17 @@ class TimeRules:
 
     # --- silences ---
 
-    def _silence(self, signature: Signature, silence: Silence, record: Record, text: str) -> Iterator[Detection]:
+    def _silence(
+        self, signature: Signature, silence: Silence, record: Record, text: str, gates: frozenset[str]
+    ) -> Iterator[Detection]:
         pending = self._pending[signature.id]
-        begins = self._find(silence.match, record, text)
-        ends = (
-            begins is not None
-            if not silence.until
-            else any(self._matcher.search(p, text) is not None for p in silence.until)
-        )
+        begins = self._find(silence.match, record, text, gates)
+        ends = self._any(silence.until, text, gates) if silence.until else begins is not None
         if silence.until and ends:
             self._ended[signature.id, record.run] = max(
                 record.first.number, self._ended.get((signature.id, record.run), 0)
             )
-        if ends:
+        if ends and pending:
             by = _by(silence.by, record, begins.captures if begins is not None else {})
             for key, found in [
                 (k, f) for k, f in pending.items() if k[0] == record.run and (k[1] == by or begins is None)
@@ -276,8 +278,20 @@ class TimeRules:
 
     # --- matching one record ---
 
-    def _find(self, match: Match, record: Record, text: str) -> _Found | None:
-        if not any(p.gate in text for p in match.lines) or not reaches(match, record):
+    def _any(self, patterns: Iterable[Pattern], text: str, gates: frozenset[str]) -> bool:
+        """Whether one of them is in the text; a flood asks for every record, so what the gates say is not searched."""
+        for pattern in patterns:
+            if pattern.gate in gates and (pattern.is_literal or self._matcher.search(pattern, text) is not None):
+                return True
+        return False
+
+    def _find(self, match: Match, record: Record, text: str, gates: frozenset[str]) -> _Found | None:
+        for pattern in match.lines:
+            if pattern.gate in gates:
+                break
+        else:
+            return None
+        if not reaches(match, record):
             return None
         place = self._matcher.first(match.lines, text)
         if place is None or not self._matcher.holds(match, record, text):

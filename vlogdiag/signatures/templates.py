@@ -93,6 +93,11 @@ class Pattern:
         """The compiled expression of a `regex:` pattern."""
         return regex.compile(plain_groups(self.source))
 
+    @property
+    def is_literal(self) -> bool:
+        """Whether the gate is all of it: a text that holds the gate matches."""
+        return not self.is_regex and self.source == self.gate
+
     def search(self, text: str) -> PatternMatch | None:
         """First match near an occurrence of the gate; raises PatternTimeout if a `regex:` one takes too long."""
         for start, end in _windows(text, self.gate):
