@@ -226,7 +226,8 @@ def _unwrap_json(found: Parsed) -> Parsed | None:
             break
     else:
         return None
-    partial = name == "log" and not message.endswith("\n")
+    # Only Docker itself marks a cut line by the missing newline; shippers (fluent-bit and others) strip every one.
+    partial = name == "log" and not message.endswith("\n") and data.keys() <= {"log", "stream", "time", "attrs"}
     message = message.rstrip("\n")
     if "levelname" in data or ("level" in data and ("logger" in data or "name" in data)):
         level = LEVELS.get(str(data.get("levelname") or data.get("level")).upper())
