@@ -6,6 +6,7 @@ Every figure is a ratio to another command in the same run, since machines diffe
 from __future__ import annotations
 
 import argparse
+import compileall
 import shutil
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tools.bench import logs
 from tools.bench.measure import Pair, once, pair, vlogdiag
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
 LITERALS = HERE / "literals.txt"
 MARKS = ("<!-- bench -->", "<!-- /bench -->")
 GB = 1_000_000_000
@@ -100,6 +102,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the sizes")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between FILE's marks")
     given = parser.parse_args()
+    # As pip does when it installs; a checkout under PYTHONDONTWRITEBYTECODE would be compiled anew at every start.
+    compileall.compile_dir(ROOT / "vlogdiag", quiet=2)
     lines = ["| what | figure | limit | absolute |", "|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     for cells in rows(given.folder / ("quick" if given.quick else "full"), 0.1 if given.quick else 1.0):

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import psutil
-
 from vlogdiag.model import Gpu, Unavailable
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?")
@@ -42,6 +40,8 @@ def environment_of(variables: Mapping[str, str]) -> CudaEnvironment:
 
 def process_environment(pid: int) -> CudaEnvironment | Unavailable:
     """What the process was started with; another user's is not readable. Under Ray each worker has its own."""
+    import psutil  # whoever only maps indices, as every scan does, need not wait for it
+
     try:
         return environment_of(psutil.Process(pid).environ())
     except (psutil.Error, OSError) as error:
