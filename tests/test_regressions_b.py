@@ -32,6 +32,8 @@ def test_a_reported_failure_keeps_its_cause_and_remedy(path: Path, rules: Rules,
         assert [f["id"] for f in findings if f["severity"] in ("error", "warning")] == []
         return
     first = findings[0]
+    if case.get("alone"):
+        assert [f["id"] for f in findings if f["severity"] == "error"] == [case["expect"]]
     assert first["id"] == case["expect"]
     cited = " | ".join(_squash(e["text"]) for e in first["evidence"][:3])
     assert any(_squash(root) in cited for root in case["root"])

@@ -43,6 +43,8 @@ EXCEPTION = re.compile(
     r"(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Group|Fault|Cancelled|Timeout)(?::|$|\()"
 )
 LIGHT = re.compile(r"[\s^~|]*$")
+KERNEL_AHEAD = 900
+"""Seconds that a kernel line may lie after the last line with a time: less than any two time zones are apart."""
 REQUEST = re.compile(r"Received request [\w.-]{1,200}: prompt: |Request [\w.-]{1,200} details: prompt: ")
 REQUEST_END = ("params: ", "sampling_params", "lora_request")
 QUOTING = ("Received request ", "Request ", "Generated response ")
@@ -346,6 +348,9 @@ class Assembler:
             self.clock.year = parsed.outer.year or self.clock.year
             if self.clock.now is None:
                 return None
+            if parsed.kind == "kernel":
+                ahead = self.clock.near(parsed.outer) - self.clock.now
+                return self.clock.now + (ahead if 0 < ahead < KERNEL_AHEAD else 0)
         return self.clock.now
 
     def _take_headed(self, parsed: Parsed, speaker: Speaker, line: Line, done: list[Record]) -> None:
