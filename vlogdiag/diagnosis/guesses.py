@@ -21,6 +21,7 @@ class _Guess(NamedTuple):
     frames: tuple[str, ...]
     remove_flags: tuple[str, ...] = ()
     run: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
     question: str = "Do the frames of the traceback point there?"
 
 
@@ -39,6 +40,11 @@ GUESSES = (
     _Guess("Serve without the LoRA adapter, or merge it into its base model", ("/vllm/lora/", "add_lora"), ()),
     _Guess(
         "Serve without moving KV blocks (leave --kv-transfer-config out)", ("/kv_transfer/",), ("--kv-transfer-config",)
+    ),
+    _Guess("Run without AITER's kernels", ("/aiter/",), env=(("VLLM_ROCM_USE_AITER", "0"),)),
+    _Guess(
+        "Run without prefix caching (--no-enable-prefix-caching; in V0 leave --enable-prefix-caching out)",
+        ("kv_cache_manager", "block_pool", "prefix_caching", "evictor"),
     ),
     _Guess(
         "Re-download the checkpoint with its own config.json, and see that this vLLM knows its format",
@@ -90,4 +96,11 @@ def guesses(record: Record, raised: str, versions: Versions) -> tuple[Fix, ...]:
 
 def _fix(guess: _Guess, versions: Versions) -> Fix:
     known = tuple(flag for flag in guess.remove_flags if catalog.flag(flag, versions).exists is not False)
-    return Fix(guess.title, disposition="check", remove_flags=known, run=guess.run, question=guess.question)
+    return Fix(
+        guess.title,
+        disposition="check",
+        remove_flags=known,
+        env=dict(guess.env),
+        run=guess.run,
+        question=guess.question,
+    )
