@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ages import BY_VERSION, Printer
 
 from vlogdiag.cli_common import FailOn
 from vlogdiag.cli_scan import _status
@@ -102,3 +104,45 @@ def test_there_are_fourteen_faulty_and_six_healthy_logs():
 def test_a_sample_log_is_one_that_a_person_would_read(log):
     lines = log.read_text(encoding="utf-8").splitlines()
     assert 20 <= len(lines) <= 400
+
+
+ACCESS = 'INFO:     10.0.0.7:41234 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+
+
+def healthy_lines(count: int) -> str:
+    """An earlier, healthy start of that many lines."""
+    p = Printer(BY_VERSION["0.24.0"], now=datetime(2026, 1, 1, 0, 0, 1)).start()
+    while len(p.out) < count:
+        p.wait(2).access().access("/health", method="GET")
+        if len(p.out) % 5 == 0:
+            p.statistics()
+    return "\n".join(p.out[:count]) + "\n"
+
+
+FAULTY = [log for log in LOGS if log.parent == FOLDER and not log.name.startswith("only-")]
+
+
+@pytest.mark.parametrize("log", FAULTY, ids=lambda log: log.stem)
+def test_three_thousand_lines_before_and_after_change_no_diagnosis(shipped, tmp_path, log):
+    """An earlier healthy start in front, an access log behind: the same causes, the same first remedy, other line numbers."""
+    padded = tmp_path / log.name
+    padded.write_bytes(healthy_lines(3000).encode() + log.read_bytes() + ACCESS.encode() * 3000)
+    plain, wide = report_of(shipped, log).findings, report_of(shipped, padded).findings
+    assert sorted((f.id, (f.first.line or 0) + 3000) for f in plain) == sorted((f.id, f.first.line or 0) for f in wide)
+    assert [(f.id, f.fixes[0].title) for f in plain[:1]] == [(f.id, f.fixes[0].title) for f in wide[:1]]
+
+
+TIMELESS = ("driver-too-old", "only-consequences", "port-in-use", "refused-argument", "tp-heads")
+"""Too few times in them to tell which way they run: read as they are."""
+
+
+@pytest.mark.parametrize("log", [log for log in FAULTY if log.stem not in TIMELESS], ids=lambda log: log.stem)
+def test_the_newest_line_first_gives_the_same_diagnosis(shipped, tmp_path, log):
+    """Log viewers export so."""
+    lines = log.read_bytes().rstrip(b"\n").split(b"\n")
+    turned = tmp_path / log.name
+    turned.write_bytes(b"\n".join(reversed(lines)) + b"\n")
+    plain, back = report_of(shipped, log), report_of(shipped, turned)
+    assert "newest line first" in " ".join(back.notices)
+    assert [f.id for f in back.findings] == [f.id for f in plain.findings]
+    assert [f.first.line for f in back.findings] == [len(lines) + 1 - (f.first.line or 0) for f in plain.findings]
