@@ -24,6 +24,7 @@ from vlogdiag.diagnosis.unexplained import Leftovers, exception_line, is_error
 from vlogdiag.diagnosis.useless import useless_arguments
 from vlogdiag.loading import Rules
 from vlogdiag.log.edges import edge_lines, last_life
+from vlogdiag.log.indent import Indent
 from vlogdiag.log.prefilter import Gates, Prefilter, is_statistics, matters
 from vlogdiag.log.records import QUOTING, Assembler, LogClock
 from vlogdiag.log.when import Moment, place
@@ -112,6 +113,7 @@ class Pipeline:
         self.gates = gates or Gates((*self._matcher.gates, *self._timed.gates, *self._facts.gates, *RECORD_MARKS))
         """Of the same rules; whoever has many logs hands on those of the first, which cost a tenth of a second."""
         self._windows = Windows(self, prefilter)
+        self._indent = Indent()
         self._recognised = False
         self._last_run = 1
         self._anchor: tuple[float | None, float] | None = None
@@ -273,6 +275,7 @@ class Pipeline:
         twin._facts = self._facts.fork(self._tracker.current.number)
         twin._timed = self._timed.fork(twin._scope)
         twin._leftovers = self._leftovers.fork()
+        twin._indent = copy.copy(self._indent)
         if self._windows.waiting:
             twin._assembler = copy.deepcopy(self._assembler, {id(self._tracker): twin._tracker})
             twin._windows = self._windows.fork(twin)
@@ -374,11 +377,16 @@ class Pipeline:
 
     def line(self, number: int, offset: int, text: str) -> None:
         """One line (`windows.Reader`)."""
-        for record in self._assembler.line(number, offset, text):
+        for record in self._assembler.line(number, offset, self._indent.off(text)):
             self._record(record)
 
     def lines(self, number: int, offset: int, texts: Sequence[str]) -> None:
         """Many plain lines (`windows.Reader`)."""
+        if self._indent.text != "":
+            for text in texts:
+                self.line(number, offset, text)
+                number, offset = number + 1, offset + len(text) + 1
+            return
         self._assembler.lines(number, offset, texts, self._record)
 
     def skip(self, data: bytes, start: int, end: int, first: int, last: int) -> None:
@@ -661,8 +669,8 @@ def claimed(record: Record, detections: Sequence[Detection]) -> bool:
 
 
 def is_raised(record: Record) -> bool:
-    """A traceback in the record."""
-    return any("Traceback (most recent call last)" in line.text for line in record.lines[:40])
+    """A traceback in the record, or the rest of one whose beginning is missing."""
+    return record.cut or any("Traceback (most recent call last)" in line.text for line in record.lines[:40])
 
 
 def _model(facts: Facts) -> str | None:

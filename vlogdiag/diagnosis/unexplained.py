@@ -24,6 +24,7 @@ FRAMES = 24
 SHOWN = 50
 """DESIGN section 6: at most this many are listed."""
 TRACEBACK = "Traceback (most recent call last)"
+FRAME = '  File "'
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def is_error(record: Record, text: str) -> bool:
     """Whether a record is one that needs an explanation: an error level, or a traceback without level."""
     if record.level is not None:
         return record.level >= Level.ERROR and record.kind != "nccl"
-    return TRACEBACK in text
+    return TRACEBACK in text or (record.cut and FRAME in text and EXCEPTION.search(text) is not None)
 
 
 def exception_line(record: Record) -> Line:
