@@ -47,6 +47,8 @@ class Readings:
     """Process ids that the log has named: vLLM's own."""
     revision: int = 0
     """Counts what came to a moment after it had been looked at."""
+    used: bool = False
+    """There has been a reading."""
     _kept: deque[Reading] = field(default_factory=lambda: deque(maxlen=KEPT))
     _pins: OrderedDict[float, Reading | None] = field(default_factory=OrderedDict)
     _latest: float = float("-inf")
@@ -57,6 +59,7 @@ class Readings:
 
     def add(self, reading: Reading) -> None:
         """Keep a reading; its `time` is on the log's clock (None: taken without a log, it counts for every record)."""
+        self.used = True
         if reading.time is None:
             self._timeless = reading
             return

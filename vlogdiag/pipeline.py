@@ -293,7 +293,7 @@ class Pipeline:
             twin._count(twin._timed.overdue(now))
             deadlines = twin._timed.deadlines()
         self._deadline = deadlines[0] if deadlines else None
-        return twin.result()
+        return twin.result(brief=True)
 
     def heard(self) -> set[str]:
         """Ids of every rule that matched anything, refinements by name."""
@@ -304,8 +304,8 @@ class Pipeline:
                 found.update(r.id for r in hit.lead.refinements)
         return found
 
-    def result(self, error: str | None = None) -> Result:
-        """Everything known so far, as a report's parts."""
+    def result(self, error: str | None = None, *, brief: bool = False) -> Result:
+        """Everything known so far, as a report's parts; `brief` leaves out what the starts say of themselves."""
         self._tracker.end(self._windows.number)
         judged = self._judge()
         findings = self.findings(judged)
@@ -316,7 +316,7 @@ class Pipeline:
             error=error,
             recognised=self._recognised,
             omitted=Omitted(self._windows.omitted_bytes, self._windows.omitted_lines, self._matcher.timeouts),
-            runs=tuple(self._run_summary(j, judged) for j in judged),
+            runs=() if brief else tuple(self._run_summary(j, judged) for j in judged),
         )
         unexplained = self._unexplained(judged)
         return Result(summary, findings, unexplained, self._notices(judged, findings))
@@ -502,7 +502,7 @@ class Pipeline:
     def _is_settled(self, run: Run) -> bool:
         """Nothing that is still to come, a reading included, can belong to this run."""
         now = self._assembler.clock.now
-        return now is None or run.last_time is None or now - run.last_time > AFTER_S
+        return not self._readings.used or now is None or run.last_time is None or now - run.last_time > AFTER_S
 
     def _inside(self, times: Sequence[float]) -> bool:
         """Whether something happened in the window that was asked for."""
