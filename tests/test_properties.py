@@ -20,7 +20,7 @@ from vlogdiag.model import Finding, Severity
 from vlogdiag.pipeline import Pipeline, Result, prefilter_of
 
 EVERYDAY = settings(max_examples=110, deadline=None, derandomize=True)
-LONG = settings(max_examples=3000, deadline=None)
+LONG = settings(max_examples=1500, deadline=None)
 SEEDS = st.integers(0, 2**32)
 
 
