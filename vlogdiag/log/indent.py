@@ -9,7 +9,7 @@ from vlogdiag.log.headers import parse_line
 __all__ = ["Indent"]
 
 BEFORE = re.compile(r"(?:> ?|[ \t])+")
-BEGINS = ("Traceback (most recent call last)", "usage: ")
+BEGINS = ("Traceback (most recent call last)", "usage: ", "docker: Error ")
 LOOKED_AT = 64
 """Lines in which the first header must come; a log that shows none until then has no indentation to take off."""
 
