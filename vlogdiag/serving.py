@@ -21,14 +21,15 @@ class Serving:
         self.throughput: deque[float] = deque(maxlen=KEPT)
         """Tokens generated a second, all engines together, oldest first."""
         self._latest: dict[int | None, Statistics] = {}
-        self._line = 0
+        self.line = 0
+        """Number of the last statistics line."""
         self._run = 0
 
     def take(self, statistics: Statistics, record: Record) -> None:
         """Account for one statistics line, once; a new start forgets the engines of the one before."""
-        if record.first.number <= self._line:
+        if record.first.number <= self.line:
             return
-        self._line = record.first.number
+        self.line = record.first.number
         if record.run != self._run:
             self._run = record.run
             self._latest.clear()

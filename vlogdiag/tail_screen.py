@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from rich.cells import cell_len
 
@@ -157,6 +157,7 @@ class TerminalScreen:
         self._drawn: list[str] = []
         self._drawn_at = float("-inf")
         self._drawn_size = (0, 0)
+        self._drawn_mark: Hashable = None
 
     def __enter__(self) -> TerminalScreen:
         self.refresh(force=True)
@@ -179,9 +180,21 @@ class TerminalScreen:
         if not force and now - self._drawn_at < REFRESH_S:
             return
         self._drawn_at = now
+        mark = self._mark(now)
+        if mark == self._drawn_mark:
+            return
+        self._drawn_mark = mark
         rows = self._rows(now)
         if rows != self._drawn or self._size() != self._drawn_size:
             self._draw("", rows)
+
+    def _mark(self, now: float) -> Hashable:
+        """Another value whenever a row may have changed: making rows costs a hundred times as much."""
+        sessions = self._following.sessions.values()
+        quiet = tuple(None if s.fed_at is None else coarse(now - s.fed_at) for s in sessions)
+        counts = tuple(s.counts() for s in sessions)
+        lines = tuple(s.serving.line for s in sessions)  # statistics are seen a moment after they have come
+        return self._size(), self._following.counts.bytes, id(self._following.reading), quiet, counts, lines
 
     def _rows(self, now: float) -> list[str]:
         width, height = self._size()
