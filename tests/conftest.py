@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+
 import pytest
 
 from vlogdiag.loading import Rules, load
@@ -11,3 +14,9 @@ from vlogdiag.loading import Rules, load
 def shipped() -> Rules:
     """The rules that vlogdiag ships, with their examples."""
     return load(examples=True)
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach what tests start: a test run in a shell's background ignores it, and so would its children."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -71,9 +71,9 @@ def test_the_exceptions_own_line_proves_more_than_the_source_line_that_raised_it
 
 
 def test_a_refused_option_is_judged_by_the_releases_that_lack_it() -> None:
-    log = "usage: vllm serve [model_tag] [options]\nvllm: error: unrecognized arguments: --swap-space 12\n"
+    log = "usage: vllm serve [model_tag] [options]\nvllm: error: unrecognized arguments: --preemption-mode swap\n"
     (found,) = findings(log, load())
-    assert "0.18.0" in found.fixes[0].title or any("0.18.0" in f.title for f in found.fixes)
+    assert "removed in 0.11.0" in found.fixes[0].title
 
 
 def test_posts_that_fail_say_that_the_server_serves() -> None:

@@ -113,9 +113,8 @@ def check(rules: Rules, seed: int, size: int) -> None:
     assert types.count("finding.opened") - types.count("finding.closed") == 0
 
 
-@pytest.mark.parametrize("size", [400, 30, 1], ids=["pieces of lines", "small pieces", "byte by byte"])
-def test_every_sample_log_in_one_stream(shipped: Rules, size: int) -> None:
-    check(shipped, seed=size, size=size)
+def test_every_sample_log_in_one_stream_byte_by_byte(shipped: Rules) -> None:
+    check(shipped, seed=1, size=1)
 
 
 @pytest.mark.long
