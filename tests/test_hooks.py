@@ -16,7 +16,6 @@ from report_samples import ATTACK, KV_FINDING, hostile
 from vlogdiag.hooks import AGAIN_S, PER_MINUTE, CommandHook, HookError, Hooks, MessageHook, message
 from vlogdiag.model import Event, Finding, Severity
 
-
 HOSTILE = hostile(ATTACK).findings[0]
 
 
