@@ -516,7 +516,9 @@ class Assembler:
     @classmethod
     def _record(cls, o: _Open) -> Record:
         o.closed = True
-        return cls._complete(o)
+        record = cls._complete(o)
+        o.lines = []  # its header may be remembered for long
+        return record
 
     @staticmethod
     def _complete(o: _Open) -> Record:
