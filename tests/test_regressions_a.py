@@ -164,3 +164,39 @@ def test_the_rest_of_a_traceback_whose_beginning_was_cut_off_is_an_error() -> No
         "AttributeError: module 'torch.library' has no attribute 'infer_schema'\n"
     )
     assert [f.id for f in scan(log).findings] == ["unexplained-failure"]
+
+
+@pytest.mark.parametrize(
+    ("said", "cited"),
+    [
+        ("terminate called after throwing an instance of 'c10::Error'\n  what():  a thing of tomorrow", "what():"),
+        ("Fatal Python error: Aborted\n\nThread 0x00007f1 (most recent call first):", "Fatal Python error: Aborted"),
+    ],
+)
+def test_a_crash_in_native_code_is_an_error_though_it_has_no_traceback(said: str, cited: str) -> None:
+    (finding,) = scan(f"INFO 07-01 10:00:01 [core.py:70] Initializing a V1 LLM engine (v0.9.1)\n{said}\n").findings
+    assert finding.id == "unexplained-failure"
+    assert cited in (finding.evidence[0].text or "")
+
+
+def test_a_crash_after_a_finished_shutdown_is_nobodys_concern() -> None:
+    log = (
+        "INFO 07-01 10:00:01 [core.py:70] Initializing a V1 LLM engine (v0.9.1)\n"
+        "INFO:     Application startup complete.\n"
+        "INFO:     Shutting down\n"
+        "INFO:     Application shutdown complete.\n"
+        "terminate called after throwing an instance of 'c10::Error'\n  what():  driver shutting down\n"
+    )
+    assert not [f for f in scan(log).findings if f.severity >= Severity.ERROR]
+
+
+def test_what_the_parent_quotes_of_its_worker_is_the_cause_where_the_workers_lines_are_missing() -> None:
+    log = (
+        "(EngineCore_DP0 pid=9) INFO 11-19 10:00:00 [core.py:93] Initializing a V1 LLM engine (v0.11.2)\n"
+        "(EngineCore_DP0 pid=9) ERROR 11-19 10:01:00 [core.py:842] EngineCore failed to start.\n"
+        "(EngineCore_DP0 pid=9) ERROR 11-19 10:01:00 [core.py:842] Traceback (most recent call last):\n"
+        "(EngineCore_DP0 pid=9) ERROR 11-19 10:01:00 [core.py:842] RuntimeError: Worker failed with error "
+        "'a thing of tomorrow', please check the stack trace above for the root cause\n"
+    )
+    (finding,) = scan(log).findings
+    assert "a thing of tomorrow" in finding.cause

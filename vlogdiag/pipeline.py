@@ -20,7 +20,7 @@ from vlogdiag.diagnosis.runs import MARK_LITERALS, RECORD_MARKS, Run, RunTracker
 from vlogdiag.diagnosis.scope import RunScope
 from vlogdiag.diagnosis.statistics import Statistics, parse_statistics
 from vlogdiag.diagnosis.time_rules import TimeRules
-from vlogdiag.diagnosis.unexplained import Leftovers, exception_line, is_error
+from vlogdiag.diagnosis.unexplained import CRASHES, Leftovers, exception_line, is_error
 from vlogdiag.diagnosis.useless import useless_arguments
 from vlogdiag.loading import Rules
 from vlogdiag.log.edges import edge_lines, last_life
@@ -32,6 +32,7 @@ from vlogdiag.log.windows import HEAD_LINES, MAX_LINE, Windows
 from vlogdiag.model import (
     Finding,
     Level,
+    Line,
     Omitted,
     Outcome,
     Phase,
@@ -531,7 +532,7 @@ class Pipeline:
         run = one.run
         if any(i.severity >= Severity.ERROR for i in one.incidents):
             return
-        first = self._leftovers.first(run.number)
+        first = self._leftovers.first(run.number) or worker_said(one.orphans)
         if first is None:
             return
         record, line = first
@@ -543,7 +544,8 @@ class Pipeline:
             return
         if run.served and (run.served_line or 0) > line.number:
             return
-        died = run.failed_line is not None or any(m.signature.role is Role.SYMPTOM for m in one.orphans)
+        crashed = run.ended_line is None and any(crash in each.text for each in record.lines for crash in CRASHES)
+        died = crashed or run.failed_line is not None or any(m.signature.role is Role.SYMPTOM for m in one.orphans)
         if not died and (run.served or not is_raised(record)):
             return
         ended = max(
@@ -668,9 +670,19 @@ def claimed(record: Record, detections: Sequence[Detection]) -> bool:
     return any(d.line.number >= exception_line(record).number for d in detections)
 
 
+def worker_said(members: Iterable[Member]) -> tuple[Record, Line] | None:
+    """The parent's quotation of what its worker raised, for logs in which the worker's own lines are missing."""
+    for member in members:
+        lead = member.hit.lead
+        if "Worker failed with error '" in lead.line.text and "error ''" not in lead.line.text:
+            return lead.record, lead.line
+    return None
+
+
 def is_raised(record: Record) -> bool:
-    """A traceback in the record, or the rest of one whose beginning is missing."""
-    return record.cut or any("Traceback (most recent call last)" in line.text for line in record.lines[:40])
+    """A traceback in the record, the rest of one whose beginning is missing, or a crash."""
+    marks = ("Traceback (most recent call last)", *CRASHES)
+    return record.cut or any(mark in line.text for line in record.lines[:40] for mark in marks)
 
 
 def _model(facts: Facts) -> str | None:

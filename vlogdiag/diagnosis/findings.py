@@ -92,7 +92,7 @@ def unexplained_finding(record: Record, source: str, *, ended: Record | None, ve
         confidence=Confidence.LOW,
         outcome=Outcome.FATAL,
         title="The server died of an error that no signature explains yet",
-        cause=f"The first error of this start is: {line.text[:300]}"
+        cause=f"The first error of this start is: {line.text[:300].strip()}"
         + (f" at `{said[0].text.strip()[:200]}`" if len(said) > 1 else ""),
         source=source,
         run=record.run,

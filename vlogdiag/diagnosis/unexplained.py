@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from vlogdiag.model import Level, Line, Record, Unexplained
 
-__all__ = ["Leftovers", "code_line", "exception_line", "is_error"]
+__all__ = ["CRASHES", "Leftovers", "code_line", "exception_line", "is_error"]
 
 MASKS = (
     (re.compile(r"0x[0-9a-fA-F]{2,}|\b[0-9a-f]{8,}\b"), "<hex>"),
@@ -24,6 +24,10 @@ FRAMES = 24
 SHOWN = 50
 """DESIGN section 6: at most this many are listed."""
 TRACEBACK = "Traceback (most recent call last)"
+CRASHES = ("Fatal Python error: ", "terminate called after throwing an instance of ")
+"""How a death in native code begins, in Python's words and in C++'s."""
+WHAT = "  what():"
+"""Below the second: what was thrown."""
 FRAME = '  File "'
 
 
@@ -38,21 +42,28 @@ def is_error(record: Record, text: str) -> bool:
     """Whether a record is one that needs an explanation: an error level, or a traceback without level."""
     if record.level is not None:
         return record.level >= Level.ERROR and record.kind != "nccl"
-    return TRACEBACK in text or (record.cut and FRAME in text and EXCEPTION.search(text) is not None)
+    if TRACEBACK in text or any(crash in text for crash in CRASHES):
+        return True
+    return record.cut and FRAME in text and EXCEPTION.search(text) is not None
 
 
 def exception_line(record: Record) -> Line:
     """The line that names what was raised: of chained tracebacks the first, which came first; else the first line."""
     inside = False
+    crash: Line | None = None
     for line in record.lines:
         text = line.text
+        if crash is not None:
+            return line if text.startswith(WHAT) else crash
         if not text or text[0] in " \t":
             continue
-        if TRACEBACK in text:
+        if text.startswith(CRASHES):
+            crash = line
+        elif TRACEBACK in text:
             inside = True
         elif EXCEPTION.match(text) or (inside and not text.startswith(("The above", "During handling"))):
             return line
-    return record.first
+    return crash or record.first
 
 
 def code_line(record: Record, raised: Line) -> Line | None:
