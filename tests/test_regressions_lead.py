@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+from vlogdiag.diagnosis.arguments import from_dict
 from vlogdiag.loading import Rules, load
 from vlogdiag.model import Finding
 from vlogdiag.pipeline import Pipeline
+from vlogdiag.scan import Look, scan_paths
+
+SAMPLES = Path(__file__).parent.parent / "sample_logs"
 
 HEAD = "(APIServer pid=1) INFO 11-30 10:00:00 [api_server.py:1839] vLLM API server version 0.11.0\n"
 CORE = "(EngineCore_DP0 pid=9) ERROR 11-30 10:00:05 [core.py:708] "
@@ -93,3 +102,37 @@ def test_life_between_two_errors_parts_them_and_life_after_both_does_not() -> No
     together = findings(HEAD + served + oom + illegal + served, rules)
     assert len(apart) == 2 and len(together) == 1
     assert len(together[0].consequences) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_a_full_disk_under_the_report_is_one_line_and_status_3() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "vlogdiag", "scan", str(SAMPLES / "port-in-use.log")],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert done.stderr.startswith("vlogdiag: standard output: ") and done.stderr.count("\n") == 1
+
+
+def test_a_start_that_the_log_does_not_have_is_said() -> None:
+    done = scan_paths([str(SAMPLES / "sampler-three-starts.log")], load(), Look(run="9"))
+    assert done.problems and "3 starts, no start 9" in done.problems[0]
+    one = scan_paths([str(SAMPLES / "sampler-three-starts.log")], load(), Look(run="2"))
+    assert [run.run for run in one.report.sources[0].runs] == [2] and len(one.report.findings) == 1
+
+
+def test_a_pipe_in_a_folder_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.log")
+    (tmp_path / "b.log").write_text(HEAD)
+    done = scan_paths([str(tmp_path)], load())
+    assert any("is a pipe" in problem for problem in done.problems)
+    assert len(done.report.sources) == 2
+
+
+def test_arguments_named_like_tokens_are_kept_and_tokens_are_not() -> None:
+    found = from_dict("{'tokenizer': 'org/m', 'max_num_batched_tokens': 8192, 'hf_token': 'hf_abc', 'api_key': ['k']}")
+    assert found == {"tokenizer": "org/m", "max_num_batched_tokens": 8192, "hf_token": "***", "api_key": "***"}

@@ -5,6 +5,7 @@ A command's module is imported only when it is asked for: a scan of fifty lines 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from vlogdiag import __version__
-from vlogdiag.cli_common import INTERRUPTED
+from vlogdiag.cli_common import BLIND, INTERRUPTED
 
 __all__ = ["application", "main"]
 
@@ -79,6 +80,9 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """Console entry: quiet on a closed pipe, 130 on Ctrl-C."""
+    if sys.stdout is None or sys.stderr is None:  # `>&-`: nowhere to print to
+        sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
+        sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -89,6 +93,12 @@ def main() -> None:
         # The reader has gone: nothing to say, and Python must not complain at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(f"vlogdiag: standard output: {error.strerror}\n")
+        raise SystemExit(BLIND) from None
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,8 @@ rules_app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+OPTIONAL = re.compile(r"\[\[.*?\]\]")
+"""Parts of a title that appear when their number is known."""
 MARKS = {2: "error", 1: "warning", 0: "info"}
 
 
@@ -72,7 +75,7 @@ def list_rules(
             Text(s.family),
             Text(s.id),
             Text(s.role.value if s.role.value != "cause" else s.severity.word),
-            Text(s.title.source),
+            Text(OPTIONAL.sub("", s.title.source)),
         )
     Console(width=width(), color_system="standard" if colored(False) else None, highlight=False).print(table)
 

@@ -56,7 +56,7 @@ def scan(
     rules: RulesOption = None,
     user_rules: NoUserRules = None,
     vllm_version: Annotated[
-        str | None, typer.Option(metavar="X", help="vLLM's version, where the log does not say it.")
+        str | None, typer.Option(metavar="X", help="Judge by this vLLM version, whatever the log says.")
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Say also who holds the GPUs' memory now.")] = False,
     readings: Annotated[

@@ -89,6 +89,7 @@ def redact(
     """Print a log without keys, names, addresses and prompts; equal values get equal placeholders."""
     from vlogdiag.log.discover import SourceError, discover
     from vlogdiag.log.sources import read_chunks
+    from vlogdiag.report.safe import plain
     from vlogdiag.snapshot.redact import Redactor, redact_stream
 
     logs, errors = discover([file])
@@ -101,8 +102,12 @@ def redact(
     redactor = Redactor(keep_prompts=keep_prompts, vocabulary=_vocabulary())
     try:
         lines = _lines(read_chunks(logs[0], stdin=getattr(sys.stdin, "buffer", None)))
+        terminal = sys.stdout.isatty()
         for line in redact_stream(lines, redactor):
-            sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape"))
+            if terminal:  # a file gets what the log holds, a terminal nothing that it would obey
+                sys.stdout.write(plain(line.rstrip("\r\n")) + "\n")
+            else:
+                sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape"))
         sys.stdout.flush()
     except SourceError as error:
         complain(str(error))

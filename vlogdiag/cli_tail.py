@@ -74,7 +74,7 @@ def tail(
     rules: RulesOption = None,
     user_rules: NoUserRules = None,
     vllm_version: Annotated[
-        str | None, typer.Option(metavar="X", help="vLLM's version, where the log does not say it.")
+        str | None, typer.Option(metavar="X", help="Judge by this vLLM version, whatever the log says.")
     ] = None,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours.")] = False,
 ) -> None:
@@ -160,6 +160,10 @@ def _sources(paths: list[str], *, lines: int, from_start: bool, state: Path | No
                 fail("standard input is closed", BLIND)
             found.append(StreamFollower(sys.stdin.buffer))
             continue
+        if Path(path).is_dir():
+            fail(f"{path}: is a folder; name its logs, or a glob of them", BLIND)
+        if Path(path).is_char_device() or Path(path).is_block_device():
+            fail(f"{path}: is a device, not a log", BLIND)
         known = states.get(path)
         if known is None and not any(mark in path for mark in "*?[") and not Path(path).exists():
             complain(f"{path}: not there yet; waiting for it")

@@ -736,6 +736,7 @@ def only_run(result: Result, wanted: str) -> Result:
         result,
         findings=tuple(f for f in result.findings if f.run == number),
         unexplained=tuple(u for u in result.unexplained if u.run == number),
+        summary=replace(result.summary, runs=tuple(r for r in result.summary.runs if r.run == number)),
     )
 
 

@@ -102,6 +102,10 @@ def scan_log(
     result = replace(result, notices=(*result.notices, *notices))
     if renumber is not None:
         result = renumbered(result, renumber)
+    if (look.since or look.until) and not result.findings and not result.unexplained:
+        # The starts ended outside: "died" without its cause would mislead.
+        outside = f"{log.name}: nothing went wrong between --since and --until; what lies outside was not judged"
+        result = replace(result, notices=(*result.notices, outside), summary=replace(result.summary, runs=()))
     return result, (*([problem] if problem else []), *_problems(log, result))
 
 
@@ -194,6 +198,9 @@ def scan_paths(
     results: list[Result] = [Result(SourceSummary(error.path, error=error.reason)) for error in errors]
     for log in logs:
         result, wrong = scan_log(log, rules, look, stdin=getattr(sys.stdin, "buffer", None), progress=progress)
+        starts = len(result.summary.runs)
+        if look.run.isdigit() and int(look.run) > starts > 0:
+            wrong = (*wrong, f"{log.name}: it has {starts} start{'s' if starts > 1 else ''}, no start {look.run}")
         results.append(only_run(result, look.run))
         problems.extend(wrong)
     results = [elsewhere(result, results) for result in results]

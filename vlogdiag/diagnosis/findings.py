@@ -220,12 +220,12 @@ def _missing(member: Member) -> tuple[int, ...]:
 def _bug(bug: KnownBug | None) -> str | None:
     if bug is None:
         return None
-    parts = [f"known bug: {bug.thread}" if bug.thread else "known bug"]
+    parts = [bug.thread] if bug.thread else []
     if bug.introduced:
         parts.append(f"since {bug.introduced}")
     if bug.fixed_in:
         parts.append(f"mended in {bug.fixed_in}")
-    return ", ".join(parts)
+    return ", ".join(parts) or "no thread is known"
 
 
 def plain_value(quantity: Quantity | None) -> Value | None:

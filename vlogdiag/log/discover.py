@@ -181,6 +181,9 @@ class _Search:
             except (OSError, ValueError) as error:
                 self._fail(printable(path), error_reason(error))
                 continue
+            if stat.S_ISFIFO(status.st_mode):  # to open it would wait for whoever writes into it
+                self._fail(printable(path), "is a pipe; it is read only if it is named itself")
+                continue
             if self._readable(str(path), status) and self._fresh(status):
                 readable[path] = status
         for name, parts, notices in _grouped(readable):

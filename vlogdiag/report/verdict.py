@@ -53,7 +53,7 @@ def _verdict(report: Report, source: SourceSummary) -> Verdict:
         return Verdict(source, f"{served}{errors_left}" if served else _unknown_cause(unexplained), Severity.WARNING)
     if source.lines == 0:
         return Verdict(source, "empty", Severity.WARNING)
-    if not source.recognised and last is None:
+    if not source.recognised:
         return Verdict(source, "nothing in it is vLLM's", Severity.WARNING)
     return Verdict(source, f"nothing found{_ended(last, before=': ', after='')}", None)
 
