@@ -200,3 +200,18 @@ def test_what_the_parent_quotes_of_its_worker_is_the_cause_where_the_workers_lin
     )
     (finding,) = scan(log).findings
     assert "a thing of tomorrow" in finding.cause
+
+
+@pytest.mark.parametrize(("ending", "severity"), [("", Severity.ERROR), ("served", Severity.WARNING)])
+def test_what_did_not_keep_a_server_from_coming_up_is_no_error(ending: str, severity: Severity) -> None:
+    log = (
+        "2025-11-01 17:35:57,955 - agent - ERROR - The checkpoint you are trying to load has model type `qwen3_vl` but "
+        "Transformers does not recognize this architecture.\n"
+        "(APIServer pid=9) INFO 11-01 17:36:05 [api_server.py:1839] vLLM API server version 0.11.0\n"
+    )
+    if ending:
+        log += (
+            "(APIServer pid=9) INFO:     Application startup complete.\n"
+            '(APIServer pid=9) INFO:     10.0.0.1:4000 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+        )
+    assert [f.severity for f in scan(log).findings] == [severity]

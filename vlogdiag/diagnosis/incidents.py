@@ -22,6 +22,8 @@ FORWARD_S = 5.0
 """Processes' lines arrive out of order: a cause may be printed this much after what it caused."""
 CASCADE_S = 180.0
 """After a fatal cause and without any sign of life since, other errors within this time are its consequences."""
+OF_THE_START = ("startup", "environment")
+"""Families whose causes keep a server from coming up, where they are its cause."""
 
 
 @dataclass(slots=True)
@@ -241,6 +243,11 @@ def _alive_after(line: int, run: Run) -> bool:
     return (run.last_life or 0) > line
 
 
+def _came_up_after(line: int, run: Run) -> bool:
+    """The server came up after `line`, and answered."""
+    return run.served and (run.served_line or 0) > line and run.failed_line is None and _alive_after(line, run)
+
+
 def _home(symptom: Member, incidents: Sequence[Incident]) -> Incident | None:
     """The incident that a symptom hangs under: the last error before it, else the first within reach after it."""
     errors = [i for i in incidents if i.severity >= Severity.WARNING and i.cause.signature.family not in ("request",)]
@@ -264,6 +271,8 @@ def _outcome(incident: Incident, run: Run) -> None:
     )
     if incident.cause.signature.family == "request":
         severity = Severity.INFO
+    elif incident.cause.signature.family in OF_THE_START and _came_up_after(incident.last_line, run):
+        severity = min(severity, Severity.WARNING)  # it cannot have kept the server from starting
     incident.severity = severity
     alive = _alive_after(incident.last_line, run)
     if severity < Severity.ERROR or alive:
