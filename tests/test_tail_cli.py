@@ -263,8 +263,8 @@ def test_a_log_that_is_not_there_yet_is_waited_for(tmp_path: Path, start: Callab
         (["--notify", "nosuch://x"], 2, "does not know this kind of URL"),
         (["--listen", "9108"], 2, "write HOST:PORT"),
         (["--metrics", "localhost:8000"], 2, "--metrics: expected http://HOST:PORT/metrics"),
-        (["--record", "/nonexistent/file"], 3, "/nonexistent/file"),
-        (["--rules", "/nonexistent"], 3, "no such rules folder"),
+        (["--record", "{nowhere}/file"], 3, "nowhere/file"),
+        (["--rules", "{nowhere}"], 3, "no such rules folder"),
         (["--vllm-version", "99"], 2, "99"),
     ],
 )
@@ -273,7 +273,8 @@ def test_what_cannot_work_is_said_before_anything_is_followed(
 ) -> None:
     log = tmp_path / "vllm.log"
     log.touch()
-    result = CliRunner().invoke(app, ["tail", str(log), *words])
+    nowhere = str(tmp_path / "nowhere")
+    result = CliRunner().invoke(app, ["tail", str(log), *(word.replace("{nowhere}", nowhere) for word in words)])
     assert result.exit_code == status
     assert said in result.stderr
 
