@@ -371,3 +371,34 @@ def test_new_year_and_a_leap_day_pass_between_wall_and_log() -> None:
         last = live.readings[-1].time
         assert last is not None
         assert abs(last - now) <= 1.5, day
+
+
+# --- a second incident
+
+
+def test_the_same_error_after_ten_quiet_minutes_of_work_is_another_incident() -> None:
+    live, printer = started()
+    for _ in range(3):
+        live.printed(printer.error(API, "serving_chat.py:900", crash())).wait(1)
+        for _ in range(6):
+            live.printed(printer.wait(120).access().statistics()).wait(120, step=5)
+    live.printed(printer.wait(60).error(API, "serving_chat.py:900", crash())).wait(1).close(ended=True)
+    assert [event.details["incident"] for _, event in live.events if event.type == "finding.opened"] == [1, 2, 3, 4]
+    assert sorted(live.session.findings(), key=str) == sorted(diagnose(RULES, printer.text).findings, key=str)
+
+
+def test_the_same_error_soon_or_without_life_between_is_the_same_incident() -> None:
+    live, printer = started()
+    live.printed(printer.error(API, "serving_chat.py:900", crash())).wait(1)
+    live.printed(printer.wait(300).access().error(API, "serving_chat.py:900", crash())).wait(300, step=5)
+    live.printed(printer.wait(3000).error(API, "serving_chat.py:900", crash())).wait(1).close()
+    assert len(live.of("opened", "memory")) == 1
+    assert live.of("closed", "memory")[0][1].count == 3
+
+
+def test_a_warning_is_a_state_and_never_split() -> None:
+    live, printer = started()
+    for _ in range(5):
+        live.printed(printer.warning(CORE, "core.py:600", "This step was slow by 9 s")).wait(1)
+        live.printed(printer.wait(900).access()).wait(1)
+    assert len(live.of("opened", "slow")) == 1

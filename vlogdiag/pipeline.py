@@ -456,6 +456,9 @@ class Pipeline:
                 self._owned.add((run, key))
                 if hit is not None:
                     hit = table[key] = hit.fork()
+            if hit is not None and hit.is_over(detection):
+                table[key, hit.lead.line.number] = hit
+                hit = None
             if hit is None:
                 if len(table) >= MAX_HITS:
                     continue
@@ -736,7 +739,6 @@ def only_run(result: Result, wanted: str) -> Result:
         result,
         findings=tuple(f for f in result.findings if f.run == number),
         unexplained=tuple(u for u in result.unexplained if u.run == number),
-        summary=replace(result.summary, runs=tuple(r for r in result.summary.runs if r.run == number)),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vlogdiag.model import Level, Line, Record, line_at
+from vlogdiag.model import Level, Line, Record, Role, Severity, line_at
 from vlogdiag.signatures.templates import Pattern, PatternMatch, PatternTimeout
 from vlogdiag.signatures.types import Match, Signature
 from vlogdiag.values import Quantity
@@ -18,6 +18,8 @@ __all__ = ["Detection", "Hit", "Matcher", "Rulebook"]
 
 MAX_HITS = 4_000
 """Distinct (signature, refinements, key) held per run; beyond it repeats of known ones still count."""
+APART_S = 600.0
+"""The same error after so long a pause, with signs of life in it, is another incident (DESIGN section 6)."""
 MAX_SERIES = 256
 MAX_LABELS = 64
 
@@ -73,6 +75,18 @@ class Hit:
     ranks: set[int] = field(default_factory=set)
     series: dict[str, list[Quantity]] = field(default_factory=dict)
     times: list[float] = field(default_factory=list)
+
+    def is_over(self, detection: Detection) -> bool:
+        """Whether a detection of the same key is an event of its own: long after, and the server lived on in between.
+
+        Warnings are states, not events: they are never split.
+        """
+        signature, record = detection.signature, detection.record
+        if signature.role is Role.NOISE or (signature.role is Role.CAUSE and signature.severity < Severity.ERROR):
+            return False
+        if self.last is None or self.last.time is None or record.time is None:
+            return False
+        return record.time - self.last.time >= APART_S and (record.life or 0) > self.last.lines[-1].number
 
     def fork(self) -> Hit:
         """A twin that goes its own way."""
