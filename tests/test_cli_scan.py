@@ -69,7 +69,6 @@ STATUSES = [
     (FAULTY, ["--ignore", "kv-cache-too-small"], 0),
     (FAULTY, ["--json"], 1),
     (FAULTY, ["--markdown"], 1),
-    (FAULTY, ["--run", "2"], 3),
     (FAULTY, ["--run", "last"], 1),
 ]
 
