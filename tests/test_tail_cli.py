@@ -285,3 +285,18 @@ def test_a_damaged_state_file_is_no_reason_to_read_everything_again(tmp_path: Pa
     result = CliRunner().invoke(app, ["tail", "vllm.log", "--state", str(state)])
     assert result.exit_code == 3
     assert "delete it to start anew" in result.stderr
+
+
+def test_scan_says_on_request_who_holds_the_memory_now(log: Writer, tmp_path: Path) -> None:
+    folder = tmp_path / "nvml"
+    folder.mkdir()
+    driver = Driver(build(folder), tmp_path / "scenario")
+    driver.play(healthy(2))
+    env = {**driver.environment, "CI": "1"}
+    plain = subprocess.run(command("scan", str(log.path)), capture_output=True, text=True, env=env)
+    assert "GPU 0" not in plain.stdout  # by default the driver is asked nothing
+    live = subprocess.run(command("scan", str(log.path), "--live"), capture_output=True, text=True, env=env)
+    assert live.stdout.startswith(plain.stdout.rstrip("\n"))
+    now_lines = live.stdout[live.stdout.index("now (not at the time of the log):") :].splitlines()
+    assert now_lines[1].startswith("  GPU 0: 20.0 of 24.0 GiB used")
+    assert now_lines[2].startswith("  GPU 1: 20.0 of 24.0 GiB used")
