@@ -81,10 +81,17 @@ def test_findings_are_counted() -> None:
 
 
 def test_a_gpu_that_is_lost_and_one_that_says_little() -> None:
-    gpus = (Gpu(0, lost=True), Gpu(1, throttle=("hw slowdown",), unavailable=(Unavailable("nvml", "no power sensor"),)))
+    gpus = (
+        Gpu(0, lost=True),
+        Gpu(
+            1,
+            throttle=("sw_power_cap", "hw_thermal_slowdown", "sw_thermal_slowdown"),
+            unavailable=(Unavailable("nvml", "no power sensor"),),
+        ),
+    )
     assert status_line(StatusModel("a", gpus=gpus), 80, color=False)[1:] == [
         "GPU 0  fell off the bus",
-        "GPU 1  slowed: hw slowdown  no power sensor",
+        "GPU 1  slowed: heat  no power sensor",
     ]
 
 

@@ -10,6 +10,7 @@ from itertools import islice, pairwise
 from rich.cells import cell_len
 from rich.text import Text
 
+from vlogdiag.live.facts import SLOWING
 from vlogdiag.model import Finding, Gpu, Phase, Process, Unavailable
 from vlogdiag.report import words
 from vlogdiag.report.blocks import finding_rows
@@ -27,6 +28,14 @@ FULL = 0.95
 """KV cache or GPU memory above this share is shown as a warning."""
 HOT = 85
 """Degrees Celsius from which data-centre cards begin to slow down."""
+
+SLOWED = {
+    "hw_slowdown": "hardware",
+    "hw_thermal_slowdown": "heat",
+    "sw_thermal_slowdown": "heat",
+    "hw_power_brake_slowdown": "power brake",
+}
+"""What slows a card down, in a word; a card at its power limit works as it should (`live.facts`)."""
 
 PHASES = {
     Phase.STARTING: "starting",
@@ -160,14 +169,14 @@ def _gpu(gpu: Gpu, look: Look) -> Text:
         parts.append(Text(memory, style=_alarm(share >= FULL)))
     if gpu.utilization is not None:
         parts.append(Text(f"{_share(gpu.utilization):.0%} busy"))
+    if slowed := list(dict.fromkeys(SLOWED.get(name, name) for name in gpu.throttle or () if name in SLOWING)):
+        parts.append(look.clean(f"slowed: {', '.join(slowed)}", "bold yellow"))
     if gpu.temperature is not None:
         degrees = f"{gpu.temperature} °C" if look.unicode else f"{gpu.temperature} C"
         parts.append(Text(degrees, style=_alarm(gpu.temperature >= HOT)))
     if gpu.power is not None:
         limit = f"/{gpu.power_limit:.0f}" if gpu.power_limit is not None else ""
         parts.append(Text(f"{gpu.power:.0f}{limit} W"))
-    if gpu.throttle:
-        parts.append(look.clean(f"slowed: {', '.join(gpu.throttle)}", "yellow"))
     row = _joined(parts, look)
     if gpu.processes:
         room = look.width - cell_len(row.plain) - 2
