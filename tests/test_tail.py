@@ -24,7 +24,7 @@ from vlogdiag.log.follow import (
 )
 from vlogdiag.log.wakers import ManualWaker
 from vlogdiag.log.windows import MAX_LINE
-from vlogdiag.model import Event, Finding, Reading
+from vlogdiag.model import Event, Finding, Reading, ServerMetrics, Unavailable
 from vlogdiag.tail import Source, Surroundings, Tail
 
 HEADS = "INFO 04-03 09:12:{:02d} [a.py:1] "
@@ -393,6 +393,18 @@ def test_a_reading_goes_to_every_log_on_that_logs_own_clock() -> None:
     assert event.reading.time == 90.5
 
 
+def test_what_cannot_be_read_is_said_once() -> None:
+    source = Scripted()
+    missing = (Unavailable("nvml", "no driver on this machine"),)
+    refused = ServerMetrics(unavailable=(Unavailable("metrics", "http://127.0.0.1:8000/metrics: refused"),))
+    bench = Bench(source, sample=lambda: Reading(None, metrics=refused, unavailable=missing))
+    bench.step(times=100)
+    assert bench.notices() == [
+        "no readings from nvml: no driver on this machine",
+        "no readings from metrics: http://127.0.0.1:8000/metrics: refused",
+    ]
+
+
 def test_the_cuda_variables_of_the_logs_own_processes_go_with_its_readings() -> None:
     source = Scripted()
     asked: list[frozenset[int]] = []
@@ -444,3 +456,26 @@ def test_rotations_truncations_and_pauses_lose_and_double_nothing(seed: int) -> 
         bench.step(0.03, times=roll.randint(0, 2))
     bench.step(0.05, times=60).close()
     assert bench.tail.counts.lines == written
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bytes_that_are_no_text_harm_nobody(seed: int) -> None:
+    roll = random.Random(seed)
+    data = bytearray(broken() * 3)
+    for _ in range(400):
+        at = roll.randrange(len(data))
+        data[at : at + roll.randrange(4)] = bytes(
+            roll.choice((0, 10, 13, 27, 92, 123, 128, 255)) for _ in range(roll.randrange(4))
+        )
+    source = Scripted()
+    bench = Bench(source)
+    at = 0
+    while at < len(data):
+        size = roll.randint(1, 900)
+        source.give(Data("vllm.log", at, bytes(data[at : at + size])))
+        at += size
+        bench.step(0.06)
+    source.ended = True
+    bench.step(times=3).close()
+    expected = diagnose(RULES, bytes(data)).findings
+    assert sorted(bench.tail.all_findings, key=str) == sorted(expected, key=str)

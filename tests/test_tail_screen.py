@@ -11,7 +11,7 @@ from live_log import CORE, RULES, crash, server
 from report_samples import KV_FINDING
 
 from vlogdiag.log.follow import Data
-from vlogdiag.model import Consequence, Event, Finding, Gpu, Outcome, Reading, ServerMetrics, Severity, Unavailable
+from vlogdiag.model import Consequence, Event, Finding, Gpu, Outcome, Reading, ServerMetrics, Severity
 from vlogdiag.tail import Surroundings, Tail
 from vlogdiag.tail_screen import JsonScreen, PlainScreen, Telling, TerminalScreen, coarse, models
 
@@ -210,6 +210,17 @@ def test_the_status_stays_the_last_row_below_what_is_printed() -> None:
     assert any("memory" in row for row in terminal.rows)
 
 
+@pytest.mark.parametrize("width", [12, 30, 40, 41])
+def test_no_row_is_wider_than_a_narrow_terminal(width: int) -> None:
+    terminal = Terminal(width, 24)
+    followed = Followed(terminal)
+    with followed.screen:
+        followed.feed(server().start().access().statistics().text).step(times=2)
+        followed.tail.reading = Reading(None, gpus=(Gpu(0, used=20 * 2**30, total=24 * 2**30, utilization=0.97),))
+        followed.step(times=2)
+        assert [len(row) < width for row in terminal.rows if row] == [True, True]
+
+
 @pytest.mark.parametrize("width", [60, 41, 25])
 def test_a_terminal_that_becomes_narrower_keeps_no_piece_of_the_old_status(width: int) -> None:
     terminal = Terminal(140, 40)
@@ -245,17 +256,15 @@ def test_the_status_takes_no_more_than_a_third_of_the_screen() -> None:
         assert terminal.rows[-1] == "+6 more rows"
 
 
-def test_the_server_says_more_than_its_log_and_a_missing_driver_is_said_once() -> None:
+def test_the_server_says_more_than_its_log() -> None:
     followed = Followed(Terminal())
     followed.feed(server().start().statistics(running=3).text).step(times=2)
     followed.tail.reading = Reading(
         None,
         metrics=ServerMetrics(running=7.0, waiting=2.0, kv_usage=0.5),
-        unavailable=(Unavailable("nvml", "no driver"),),
     )
     (model,) = models(followed.tail, followed.now)
     assert (model.running, model.waiting, model.kv_usage, model.tokens_per_second) == (7.0, 2.0, 0.5, 181.2)
-    assert model.unavailable == (Unavailable("nvml", "no driver"),)
 
 
 def test_before_the_first_line_the_path_is_shown() -> None:

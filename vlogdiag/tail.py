@@ -26,6 +26,8 @@ MAX_STREAMS = 32
 """Files of one path that may end in half a line at the same time."""
 MAX_OVER = 1_000
 """Findings of logs that are gone, kept for the exit status."""
+MAX_MISSING = 50
+"""Reasons told why something could not be read."""
 COSTLY = 3.0
 """Looking at one log may take a quarter of the time: after a look, so many times its duration belongs to others."""
 
@@ -144,6 +146,7 @@ class Tail:
         self._gone: dict[str, tuple[float, bool]] = {}
         """Paths where nothing stands: since when, and whether that was told."""
         self._over: list[Finding] = []
+        self._missing: set[str] = set()
 
     @property
     def all_findings(self) -> tuple[Finding, ...]:
@@ -290,6 +293,15 @@ class Tail:
             if shown is reading:
                 shown = replace(own, time=session.zone.place(session.pipeline.clock, wall))
         events.append(Event("reading", reading=shown))
+        events.extend(self._blind(reading))
+
+    def _blind(self, reading: Reading) -> Iterator[Event]:
+        """What cannot be read, once."""
+        missing = (*reading.unavailable, *(reading.metrics.unavailable if reading.metrics is not None else ()))
+        for text in dict.fromkeys(f"{item.source}: {item.reason}" for item in missing):
+            if text not in self._missing and len(self._missing) < MAX_MISSING:
+                self._missing.add(text)
+                yield Event("notice", notice=f"no readings from {text}")
 
     def _miss(self, now: float) -> Iterator[Event]:
         """What has been gone for too long to be a rotation."""

@@ -22,6 +22,8 @@ __all__ = ["JsonScreen", "PlainScreen", "Telling", "TerminalScreen", "models"]
 REFRESH_S = 0.5
 REMEMBERED = 500
 NARROWEST = 20
+NARROWEST_STATUS = 40
+"""A status is made for so many columns at least; a narrower terminal gets the beginning of its rows, uncoloured."""
 
 
 class JsonScreen:
@@ -201,7 +203,9 @@ class TerminalScreen:
         rows: list[str] = []
         for model in models(self._following, now):
             # The last column stays free: a row that fills it leaves the cursor in a place that terminals disagree on.
-            rows.extend(status_line(model, max(NARROWEST, width - 1), self._color, unicode=self._unicode))
+            rows.extend(status_line(model, width - 1, self._color, unicode=self._unicode))
+        if width <= NARROWEST_STATUS:
+            rows = [cut(_bare(row), max(1, width - 1), "") for row in rows]
         shown = max(1, height // 3)
         return rows[:shown] if len(rows) <= shown else [*rows[: shown - 1], f"+{len(rows) - shown + 1} more rows"]
 
@@ -264,7 +268,6 @@ def models(following: Tail, now: float) -> list[StatusModel]:
                 errors=errors,
                 warnings=warnings,
                 gpus=first.gpus if first is not None else (),
-                unavailable=first.unavailable if first is not None else (),
             )
         )
     if not found:
