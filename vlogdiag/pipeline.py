@@ -199,9 +199,8 @@ class Pipeline:
         """Another value whenever `peek(until, moment)` may say something else than before; costs microseconds."""
         run = self._tracker.current
         hits = self._hits.get(run.number)
-        now = self.log_time(moment)
-        if self._deadline is not None and now is not None and now >= self._deadline:
-            return object()  # a silence has lasted long enough
+        if self.due(moment):
+            return object()  # another look is worth while in any case
         speaking = tuple((r.first.number, r.lines[-1].number) for r in self._assembler.held(until) if self._says(r))
         state = (run.number, run.served, run.failed_line, run.ended_line, run.asked_line)
         if not hits and not self._leftovers.distinct:
@@ -211,6 +210,11 @@ class Pipeline:
         )
         alive = passed, run.last_life is not None and run.last_life > self._last_news
         return self._news, state, speaking, alive, self._facts.revision, self._readings.revision
+
+    def due(self, moment: float) -> bool:
+        """Whether by `moment` a silence has lasted long enough that the last `peek` saw begin."""
+        now = self.log_time(moment)
+        return self._deadline is not None and now is not None and now >= self._deadline
 
     def _says(self, record: Record) -> bool:
         """Whether an open record may change what is found."""

@@ -76,6 +76,8 @@ class Session:
         self._arrivals: deque[tuple[int, float]] = deque()
         self._quiet_line = 0
         self._mark: Hashable = None
+        self._stirred = False
+        """Something has come since the last look, or is not quiet yet."""
         self._result: Result | None = None
         self._told: list[_Told] = []
         self._count = 0
@@ -99,6 +101,7 @@ class Session:
                 self.pipeline.feed(piece)
         self.pipeline.arrived(now)
         self.fed_at = now
+        self._stirred = True
         self._arrivals.append((self.pipeline.place[0], now))
         if self.pipeline.clock.now != before and self.zone.learn(self.pipeline.clock, wall):
             while self._waiting:
@@ -114,13 +117,15 @@ class Session:
     def _place(self, wall: float, reading: Reading) -> None:
         placed = replace(reading, time=self.zone.place(self.pipeline.clock, wall))
         self.pipeline.observe(placed)
+        self._stirred = True
         self._observed(placed)
 
     def poll(self, now: float) -> list[Event]:
         """What has become certain by `now`."""
         while self._arrivals and now - self._arrivals[0][1] >= QUIET_S:
             self._quiet_line = self._arrivals.popleft()[0]
-        if now >= self._rest_until:
+        if now >= self._rest_until and (self._stirred or self.pipeline.due(now)):
+            self._stirred = bool(self._arrivals)
             mark = self.pipeline.mark(self._quiet_line, now)
             if mark != self._mark:
                 self._mark = mark
