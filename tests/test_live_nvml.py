@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -529,6 +530,17 @@ def test_a_hanging_driver_does_not_keep_the_process_from_ending(driver: Driver, 
         [sys.executable, "-c", PROGRAM], env=driver.environment, capture_output=True, text=True, timeout=20, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "no answer within 0.3 s\n", "")
+    assert wait_until(lambda: not workers_of(driver)), "a worker outlived the process that started it"
+
+
+def workers_of(driver: Driver) -> list[psutil.Process]:
+    """The processes that the driver's scenario is played to."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("FAKE_NVML") == driver.environment["FAKE_NVML"]:
+                found.append(process)
+    return found
 
 
 def test_eight_cards_cost_less_than_a_hundredth_of_a_core(driver: Driver, open_probe: Open) -> None:

@@ -14,7 +14,9 @@ import ctypes
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterable
+from queue import SimpleQueue
 from typing import Any
 
 import pynvml as nv
@@ -191,15 +193,24 @@ class _Worker:
         return None
 
 
+def _listen(requests: SimpleQueue[bytes]) -> None:
+    """Passes requests on and ends the process with its parent, whatever call the other thread waits for meanwhile."""
+    for request in sys.stdin.buffer:
+        requests.put(request)
+    os._exit(0)
+
+
 def main() -> None:
     """Serves requests until stdin ends; stdout carries messages only, whatever a library prints goes to stderr."""
     descriptor = os.dup(1)
     os.dup2(2, 1)
     worker = _Worker(_Writer(descriptor))
+    requests: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     try:
         if worker.open():
-            for request in sys.stdin.buffer:
-                if request == b"sample\n":
+            while True:
+                if requests.get() == b"sample\n":
                     worker.sample()
     except BrokenPipeError:
         pass  # the parent is gone: nobody to answer

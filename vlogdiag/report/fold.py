@@ -43,32 +43,19 @@ class Folded:
 
 
 def fold(findings: Iterable[Finding], *, across_files: bool = False) -> tuple[Folded, ...]:
-    """Groups by (source, id, cause with numbers rounded, or the same remedies), in order.
-
-    `across_files` drops the source: then the numbers must agree, for the files may be of different machines.
-    """
+    """Groups by (source, id, cause with numbers rounded), in order; `across_files` drops the source."""
     groups: list[list[Finding]] = []
     by_words: dict[tuple[str, str, str], list[list[Finding]]] = {}
     for finding in findings:
         words = ("" if across_files else finding.source, finding.id, _NUMBER.sub("#", finding.cause))
         alike = by_words.setdefault(words, [])
-        group = next((each for each in alike if _same(each[0], finding, across_files)), None)
+        group = next((each for each in alike if _near(each[0].cause, finding.cause)), None)
         if group is None:
             group = []
             alike.append(group)
             groups.append(group)
         group.append(finding)
     return tuple(Folded(tuple(group)) for group in groups)
-
-
-def _same(one: Finding, other: Finding, across_files: bool) -> bool:
-    return _near(one.cause, other.cause) or (not across_files and _remedies(one) == _remedies(other))
-
-
-def _remedies(finding: Finding) -> tuple[object, ...]:
-    """What its fixes change; unlike anything where it has none."""
-    fixes = [(fix.title, tuple(fix.flags.items()), fix.remove_flags, tuple(fix.env.items())) for fix in finding.fixes]
-    return tuple(fixes) if fixes else (object(),)
 
 
 def _near(one: str, other: str) -> bool:
