@@ -83,3 +83,11 @@ def test_fewer_kv_tokens_with_the_same_context_are_worse(tmp_path: Path) -> None
 def test_what_is_no_log_of_vllm_is_said(tmp_path: Path, text: str | None) -> None:
     other = str(tmp_path / "missing.log") if text is None else log(tmp_path, "other.log", text)
     assert run(failing(tmp_path), other)[0] == 3
+
+
+def test_each_side_is_one_log(tmp_path: Path) -> None:
+    before = failing(tmp_path)
+    log(tmp_path, "other.log", HEAD.format(length=8192, load=5))
+    assert run(str(tmp_path), before)[0] == 2
+    assert run("", before)[0] == 3
+    assert run("-", "-")[0] == 2

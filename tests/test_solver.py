@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -253,3 +254,67 @@ def test_bad_input_is_a_sentence_and_a_status(tmp_path: object) -> None:
     assert run("--model", "opt", "--card", "24GiB")[0] == 3
     assert run("--model", "m-8B", "--card", "huge")[0] == 2
     assert run(str(tmp_path / "missing.log"))[0] == 3  # type: ignore[operator]
+
+
+STORY = Path(__file__).parent.parent / "docs" / "story" / "before.log"
+SAMPLES = Path(__file__).parent.parent / "sample_logs"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--card", "80GiB", "--max-model-len", "131072"),
+        ("--gpu-memory-utilization", "0.95"),
+        ("-tp", "2"),
+        ("--kv-cache-dtype", "nvfp4"),
+        ("--max-num-batched-tokens", "65536", "--max-model-len", "8192"),
+        ("--max-num-seqs", "4096", "--max-model-len", "8192"),
+    ],
+    ids=lambda options: options[0],
+)
+def test_a_figure_of_the_old_set_up_is_none_of_the_new_one(options: tuple[str, ...]) -> None:
+    """The log holds no memory profile: what another card, share or type comes to cannot be told."""
+    status, text = run(str(STORY), *options)
+    assert status == 3 and text.startswith("cannot be told: ")
+    if "--max-model-len" not in options[:1] and not options[0].startswith("--max-num"):
+        assert "tokens =" not in text and "20896" not in text
+
+
+def test_tokens_that_vllm_counted_hold_only_for_its_own_set_up() -> None:
+    counted = MemoryProfile(Versions.exact("0.6.2"), kv_tokens=86432, max_model_len=131072)
+    assert what_if(counted, Change()).kv_tokens == 86432
+    for change in (Change(kv_dtype="fp8"), Change(tensor_parallel=2), Change(card=80 * GIB), Change(utilization=0.95)):
+        assert what_if(counted, change).kv_tokens is None
+
+
+def test_the_bytes_of_an_oom_are_no_context_length() -> None:
+    status, text = run(str(SAMPLES / "sampler-three-starts.log"))
+    assert (status, text.splitlines()[0]) == (0, "fits: a context of 32768 tokens")
+
+
+def test_one_log_at_a_time(tmp_path: Path) -> None:
+    assert run(str(SAMPLES))[0] == 2
+    assert run("")[0] == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--max-model-len", "9" * 400),
+        ("--max-num-seqs", "9" * 400),
+        ("--max-num-batched-tokens", "9" * 400),
+        ("-tp", "9" * 400),
+        ("--gpu-memory-utilization", "nan"),
+        ("--kv-cache-dtype", "bogus"),
+        ("--kv-cache-dtype", "fp8_ds_mla", "--vllm-version", "0.11.0"),
+        ("--model", "m-8B"),
+    ],
+    ids=lambda options: options[0] + options[1][:9],
+)
+def test_numbers_and_types_that_nobody_means_are_usage_errors(options: tuple[str, ...]) -> None:
+    assert run(str(STORY), *options)[0] == 2
+
+
+def test_a_size_that_no_model_has_is_unknown() -> None:
+    assert run("--model", f"Qwen3-{'9' * 400}B", "--card", "80GiB")[0] == 3
+    assert run("--model", "m-8B", "--card", "80GiB", "--run", "2")[0] == 2

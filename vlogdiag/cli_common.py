@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from vlogdiag.loading import Rules
+    from vlogdiag.log.discover import LogPath
     from vlogdiag.model import Report
 
 FOUND, USAGE, BLIND, INTERRUPTED = 1, 2, 3, 130
@@ -41,6 +42,20 @@ def fail(text: str, status: int) -> NoReturn:
     """Complain and exit."""
     complain(text)
     raise typer.Exit(status)
+
+
+def one_log(path: str) -> LogPath:
+    """The one log behind `path`; exits 2 where there are several, 3 where there is none."""
+    from vlogdiag.log.discover import discover
+
+    logs, errors = discover([path])
+    for error in errors:
+        complain(str(error) if error.path else error.reason)
+    if len(logs) > 1:
+        fail(f"{path} holds {len(logs)} logs: give one of them", USAGE)
+    if not logs:
+        raise typer.Exit(BLIND)
+    return logs[0]
 
 
 RulesOption = Annotated[

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vlogdiag.cli_common import BLIND, FOUND, NoUserRules, RulesOption, complain, known_version, load_or_exit
+from vlogdiag.cli_common import (
+    BLIND,
+    FOUND,
+    USAGE,
+    NoUserRules,
+    RulesOption,
+    fail,
+    known_version,
+    load_or_exit,
+    one_log,
+)
 
 if TYPE_CHECKING:
     from vlogdiag.comparison import Comparison
     from vlogdiag.loading import Rules
+    from vlogdiag.log.discover import LogPath
     from vlogdiag.timeline import Timeline
 
 
 def compare(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Log of the run before the change.")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Log of the run after it.")],
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="Log of the run before the change.")],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="Log of the run after it.")],
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     rules: RulesOption = None,
     user_rules: NoUserRules = None,
@@ -30,7 +40,11 @@ def compare(
 
     known_version(vllm_version)
     loaded = load_or_exit(rules, user_rules)
-    found = hold(_read(before, loaded, vllm_version), _read(after, loaded, vllm_version))
+    logs = (one_log(before), one_log(after))
+    if all(log.is_stdin for log in logs):
+        fail("standard input can be read only once", USAGE)
+    old, new = (_read(log, loaded, vllm_version) for log in logs)
+    found = hold(old, new)
     if json:
         import msgspec
 
@@ -40,22 +54,17 @@ def compare(
     raise typer.Exit(0 if found.ok else FOUND)
 
 
-def _read(path: Path, rules: Rules, version: str | None) -> Timeline:
-    from vlogdiag.log.discover import SourceError, discover
+def _read(log: LogPath, rules: Rules, version: str | None) -> Timeline:
+    from vlogdiag.log.discover import SourceError
     from vlogdiag.log.sources import read_chunks
     from vlogdiag.timeline import read_timeline
 
-    logs, errors = discover([str(path)])
     try:
-        if errors:
-            raise errors[0]
-        timeline = read_timeline(logs[0].name, read_chunks(logs[0]), rules, version=version)
+        timeline = read_timeline(log.name, read_chunks(log), rules, version=version)
     except SourceError as error:
-        complain(str(error))
-        raise typer.Exit(BLIND) from None
+        fail(str(error), BLIND)
     if timeline.result is None or not timeline.result.summary.recognised:
-        complain(f"{path}: nothing in it was recognised as vLLM's log")
-        raise typer.Exit(BLIND)
+        fail(f"{log.name}: nothing in it was recognised as vLLM's log", BLIND)
     return timeline
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vlogdiag.cli_common import BLIND, USAGE, complain, fail
+from vlogdiag.cli_common import BLIND, USAGE, complain, fail, one_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,21 +87,15 @@ def redact(
     ] = False,
 ) -> None:
     """Print a log without keys, names, addresses and prompts; equal values get equal placeholders."""
-    from vlogdiag.log.discover import SourceError, discover
+    from vlogdiag.log.discover import SourceError
     from vlogdiag.log.sources import read_chunks
     from vlogdiag.report.safe import plain
     from vlogdiag.snapshot.redact import Redactor, redact_stream
 
-    logs, errors = discover([file])
-    for error in errors:
-        complain(str(error))
-    if len(logs) > 1:
-        fail(f"{file} holds {len(logs)} logs: give one of them", USAGE)
-    if not logs:
-        raise typer.Exit(BLIND)
+    log = one_log(file)
     redactor = Redactor(keep_prompts=keep_prompts, vocabulary=_vocabulary())
     try:
-        lines = _lines(read_chunks(logs[0], stdin=getattr(sys.stdin, "buffer", None)))
+        lines = _lines(read_chunks(log, stdin=getattr(sys.stdin, "buffer", None)))
         terminal = sys.stdout.isatty()
         for line in redact_stream(lines, redactor):
             if terminal:  # a file gets what the log holds, a terminal nothing that it would obey

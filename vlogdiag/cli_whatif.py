@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from vlogdiag.cli_common import BLIND, FOUND, USAGE, complain, fail, known_version
+from vlogdiag.cli_common import BLIND, FOUND, USAGE, complain, fail, known_version, one_log
+
+MOST = 1_000_000_000
+"""No setting of vLLM's that counts something goes so far."""
 
 
 def whatif(
     log: Annotated[
-        Path | None, typer.Argument(metavar="[LOG]", help="Log of a run; without it give --model and --card.")
+        str | None, typer.Argument(metavar="[LOG]", help="Log of a run; without it give --model and --card.")
     ] = None,
-    max_model_len: Annotated[int | None, typer.Option("--max-model-len", min=1, help="Context length to try.")] = None,
-    max_num_seqs: Annotated[int | None, typer.Option("--max-num-seqs", min=1)] = None,
-    max_num_batched_tokens: Annotated[int | None, typer.Option("--max-num-batched-tokens", min=1)] = None,
+    max_model_len: Annotated[
+        int | None, typer.Option("--max-model-len", min=1, max=MOST, help="Context length to try.")
+    ] = None,
+    max_num_seqs: Annotated[int | None, typer.Option("--max-num-seqs", min=1, max=MOST)] = None,
+    max_num_batched_tokens: Annotated[int | None, typer.Option("--max-num-batched-tokens", min=1, max=MOST)] = None,
     utilization: Annotated[float | None, typer.Option("--gpu-memory-utilization", min=0.01, max=1.0)] = None,
-    kv_dtype: Annotated[str | None, typer.Option("--kv-cache-dtype", help="auto or fp8.")] = None,
-    tensor_parallel: Annotated[int | None, typer.Option("--tensor-parallel-size", "-tp", min=1)] = None,
+    kv_dtype: Annotated[str | None, typer.Option("--kv-cache-dtype", help="auto, fp8, …")] = None,
+    tensor_parallel: Annotated[int | None, typer.Option("--tensor-parallel-size", "-tp", min=1, max=MOST)] = None,
     card: Annotated[str | None, typer.Option("--card", metavar="SIZE", help="Another card, for example 24GiB.")] = None,
     model: Annotated[str | None, typer.Option("--model", help="Where no log is at hand: the model's name.")] = None,
     run: Annotated[int | None, typer.Option("--run", min=1, help="Which start of the log (default: the last).")] = None,
@@ -35,6 +39,14 @@ def whatif(
     from vlogdiag.values import parse_size
 
     known_version(vllm_version)
+    if log is not None and model is not None:
+        fail("--model is for the case without a log; the log names its own model", USAGE)
+    if log is None and run is not None:
+        fail("--run chooses a start of a log: give the log", USAGE)
+    if utilization is not None and utilization != utilization:  # NaN passes every comparison of bounds
+        fail("--gpu-memory-utilization nan: write a share such as 0.9", USAGE)
+    if kv_dtype is not None:
+        _check_kv_dtype(kv_dtype, vllm_version)
     size = parse_size(card) if card is not None else None
     if card is not None and (size is None or size < 2**30):
         fail(f"--card {card}: write a size such as 24GiB", USAGE)
@@ -59,12 +71,25 @@ def whatif(
     raise typer.Exit({True: 0, False: FOUND, None: BLIND}[estimate.fits])
 
 
-def _profile(log: Path, number: int | None, version: str | None) -> Any:
+def _check_kv_dtype(name: str, version: str | None) -> None:
+    """Exit 2 for a type that no release lists (0.33.0 lists none, and takes what it knows), or not the one named."""
+    from vlogdiag.catalog import Versions, value_allowed
+    from vlogdiag.catalog.lookup import entries_of
+
+    listed = {str(c) for e in entries_of("--kv-cache-dtype", Versions.all()) for c in e.choices or ()}
+    if name not in listed or (version and value_allowed("--kv-cache-dtype", name, Versions.known(version)) is False):
+        fail(
+            f"--kv-cache-dtype {name}: vLLM {version or ''} does not take it; try auto or fp8".replace("  ", " "), USAGE
+        )
+
+
+def _profile(log: str, number: int | None, version: str | None) -> Any:
     from vlogdiag.scan import diagnose_paths
     from vlogdiag.solver.profile import profile_of
 
-    report = diagnose_paths([str(log)], version=version)
-    source = report.sources[0] if report.sources else None
+    name = one_log(log).name
+    report = diagnose_paths([log], version=version)
+    source = next((each for each in report.sources if each.path == name), None)
     if source is None or (source.error and not source.lines):
         fail(f"{log}: {source.error if source else 'cannot be read'}", BLIND)
     runs = source.runs
@@ -73,7 +98,7 @@ def _profile(log: Path, number: int | None, version: str | None) -> Any:
         fail(
             f"{log}: has no start {number}; it has {len(runs)}" if number else f"{log}: nothing of vLLM's in it", BLIND
         )
-    return profile_of(chosen, report.findings)
+    return profile_of(chosen, (finding for finding in report.findings if finding.source == source.path))
 
 
 def _plain(profile: Any, change: Any, estimate: Any) -> dict[str, Any]:

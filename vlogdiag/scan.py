@@ -194,7 +194,7 @@ def scan_paths(
 ) -> Scan:
     """Diagnose every log that `paths` name; one that cannot be read does not stop the others."""
     logs, errors = discover(paths)
-    problems = [str(error) for error in errors]
+    problems = [str(error) if error.path else error.reason for error in errors]
     results: list[Result] = [Result(SourceSummary(error.path, error=error.reason)) for error in errors]
     for log in logs:
         result, wrong = scan_log(log, rules, look, stdin=getattr(sys.stdin, "buffer", None), progress=progress)

@@ -69,12 +69,15 @@ class MemoryProfile:
 
 
 def profile_of(run: RunSummary, findings: Iterable[Finding] = ()) -> MemoryProfile:
-    """The profile of one start, with the numbers that its findings captured (needed and available KV memory)."""
+    """The profile of one start, with the numbers that its KV findings captured (needed and available memory).
+
+    `findings` are those of the start's own log. An OOM's `wanted` is bytes of one tensor: other families have no say.
+    """
     versions = Versions.exact(run.vllm_version) if run.vllm_version else Versions.all()
     facts: Mapping[str, Any] = run.facts
     captured: dict[str, Any] = {}
     for finding in findings:
-        if finding.run == run.run and finding.family in ("kv-cache", "oom"):
+        if finding.run == run.run and finding.family == "kv-cache":
             captured |= {k: v for k, v in finding.captures.items() if isinstance(v, (int, float)) and k not in captured}
     assumed: list[str] = []
 
@@ -92,14 +95,15 @@ def profile_of(run: RunSummary, findings: Iterable[Finding] = ()) -> MemoryProfi
         utilization = number(catalog.default("--gpu-memory-utilization", versions))
         if utilization is not None:
             assumed.append(f"--gpu-memory-utilization {utilization:g} (default)")
-    wanted = number(captured.get("wanted"), argument("max_model_len"), facts.get("log.max_model_len"))
+    said = number(argument("max_model_len"))
+    wanted = number(said if said and said > 0 else None, captured.get("wanted"), facts.get("log.max_model_len"))
     needed = number(captured.get("needed"))
     kv_memory = number(captured.get("available"), facts.get("log.kv_memory"))
     kv_tokens = number(facts.get("log.kv_tokens"))
     block = int(number(argument("block_size")) or BLOCK)
     per_token = None
-    if needed is not None and wanted:
-        per_token = needed / (-(-int(wanted) // block) * block)
+    if needed is not None and (counted := number(captured.get("wanted"), wanted)):
+        per_token = needed / (-(-int(counted) // block) * block)
     elif kv_memory is not None and kv_tokens:
         per_token = kv_memory / kv_tokens
     blocks = number(facts.get("log.kv_blocks"))

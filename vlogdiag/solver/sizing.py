@@ -12,7 +12,7 @@ from vlogdiag.solver.profile import MemoryProfile
 
 __all__ = ["estimated_profile", "parameters"]
 
-SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[Bb](?![A-Za-z0-9])|[-_](\d+(?:\.\d+)?)[bB](?=$|[-_./])")
+SIZE = re.compile(r"(?<![\w.])(\d{1,5}(?:\.\d{1,5})?)[Bb](?![A-Za-z0-9])|[-_](\d{1,5}(?:\.\d{1,5})?)[bB](?=$|[-_./])")
 BITS = (
     (re.compile(r"awq|gptq|int4|w4a16|4bit|nf4|nvfp4|mxfp4", re.I), 4.5),
     (re.compile(r"fp8|int8|w8a8|8bit", re.I), 8.5),
@@ -44,6 +44,7 @@ def estimated_profile(
     vision = 1.0 if re.search(r"vl|vision|omni", model, re.I) else 0.0
     activation = (1.0 + 0.05 * billions + vision) * GIB
     utilization = 0.92 if versions.within(Versions.parse_spec(">=0.20.0")) else 0.9
+    batched = 8192 if card >= 70 * GIB else 2048  # vLLM's own defaults of a server, by the card's size
     used = weights + activation + 0.6 * GIB
     return MemoryProfile(
         versions=versions,
@@ -55,11 +56,13 @@ def estimated_profile(
         kv_memory=utilization * card - used,
         bytes_per_token=2.0 * layers * heads * HEAD * 2,
         max_model_len=max_model_len,
+        max_num_seqs=256,
+        max_num_batched_tokens=batched,
         model=model,
         assumed=(
             f"{billions:g} billion parameters of {bits:g} bits (by the model's name)",
             f"{layers} layers with {heads} KV heads of {HEAD} (usual for that size)",
-            "an activation peak that is usual for that size",
+            f"an activation peak that is usual for that size with {batched} batched tokens and 256 sequences",
             f"--gpu-memory-utilization {utilization:g} (default)",
         ),
     )
