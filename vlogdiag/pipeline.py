@@ -402,7 +402,7 @@ class Pipeline:
                 self._recognised = _is_vllm(parsed.kind, parsed.process, parsed.text)
             moment = self._assembler.time(parsed)
             time = moment if time is None else max(time, moment if moment is not None else time)
-        self._tracker.skip(first, last, time, last_life(data, start, end, first))
+        self._tracker.skip(first, last, time, last_life(data, start, end, last))
         for record in self._assembler.skip(last):
             self._record(record)
 

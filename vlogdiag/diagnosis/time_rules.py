@@ -68,6 +68,7 @@ class TimeRules:
             (s, s.silence) for s in timed if s.silence is not None
         )
         self._gates_of = {s.id: frozenset(p.gate for p in s.patterns) for s in timed}
+        self._begins = {s.id: frozenset(p.gate for p in silence.match.lines) for s, silence in self._silences}
         self._gates = frozenset(self.gates)
         self._gathered: dict[str, OrderedDict[Key, _Gathering]] = {s.id: OrderedDict() for s, _ in self._sequences}
         self._pending: dict[str, OrderedDict[Key, _Found]] = {s.id: OrderedDict() for s, _ in self._silences}
@@ -87,8 +88,13 @@ class TimeRules:
             if not gates.isdisjoint(self._gates_of[signature.id]):
                 fired.extend(self._sequence(signature, sequence, record, text, gates))
         for signature, silence in self._silences:
-            if not gates.isdisjoint(self._gates_of[signature.id]):
-                fired.extend(self._silence(signature, silence, record, text, gates))
+            if gates.isdisjoint(self._gates_of[signature.id]):
+                continue
+            if not self._pending[signature.id] and gates.isdisjoint(self._begins[signature.id]):
+                if silence.until and self._any(silence.until, text, gates):  # nothing to end: a flood's every record
+                    self._end(signature, record)
+                continue
+            fired.extend(self._silence(signature, silence, record, text, gates))
         return fired
 
     def overdue(self, now: float | None) -> list[Detection]:
@@ -199,9 +205,7 @@ class TimeRules:
         begins = self._find(silence.match, record, text, gates)
         ends = self._any(silence.until, text, gates) if silence.until else begins is not None
         if silence.until and ends:
-            self._ended[signature.id, record.run] = max(
-                record.first.number, self._ended.get((signature.id, record.run), 0)
-            )
+            self._end(signature, record)
         if ends and pending:
             by = _by(silence.by, record, begins.captures if begins is not None else {})
             for key, found in [
@@ -230,6 +234,11 @@ class TimeRules:
             pending[key] = begins
             if len(pending) > MAX_KEYS:
                 pending.popitem(last=False)
+
+    def _end(self, signature: Signature, record: Record) -> None:
+        key, number = (signature.id, record.run), record.first.number
+        if self._ended.get(key, 0) < number:
+            self._ended[key] = number
 
     def _limit(self, silence: Silence, found: _Found) -> float | None:
         quantity = silence.for_.evaluate(self._scope_of(found.record, found.captures))

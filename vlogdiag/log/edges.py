@@ -40,21 +40,25 @@ def edge_lines(data: bytes, start: int, end: int) -> Iterator[Parsed]:
         stop = begin - 1
 
 
-def last_life(data: bytes, start: int, end: int, first: int) -> int | None:
-    """Number of the last line with a sign of life; `first` is the number of the line at `start`."""
+def last_life(data: bytes, start: int, end: int, last: int) -> int | None:
+    """Number of the last line with a sign of life; `last` is the number of the line that ends at `end`.
+
+    Looked for and counted from the end, where it stands as a rule: what lies before has been counted already.
+    """
     high = end
     for _ in range(TRIES):
-        at = max(data.rfind(b'" 200', start, high), data.rfind(b"throughput: ", start, high))
+        at = data.rfind(b'" 200', start, high)
+        at = max(at, data.rfind(b"throughput: ", max(at, start), high))
         if at < 0:
             return None
         line = data.rfind(b"\n", start, at) + 1 or start
         stop = data.find(b"\n", at, end)
         if ANSWERED.search(data, line, stop if stop >= 0 else end):
-            return first + data.count(b"\n", start, at)
+            return last + 1 - data.count(b"\n", at, end)
         high = line
         if high <= start:
             return None
-    last = None
+    place = None
     for match in ANSWERED.finditer(data, start, end):
-        last = match.start()
-    return None if last is None else first + data.count(b"\n", start, last)
+        place = match.start()
+    return None if place is None else last + 1 - data.count(b"\n", place, end)

@@ -19,6 +19,8 @@ __all__ = ["QUOTING", "Assembler", "Context", "LogClock"]
 
 MAX_RECORD = 64 * 1024
 """A record longer than this is cut: what follows begins a new one. No message that matters is longer."""
+FULL = MAX_RECORD
+"""Size of an open record that takes no more lines."""
 MAX_BARE_GAP = 16
 """Other speakers' lines that may stand between two bare lines of one traceback."""
 MAX_PREFIXED_GAP = 128
@@ -42,7 +44,6 @@ CHAIN = ("The above exception was the direct cause", "During handling of the abo
 EXCEPTION = re.compile(
     r"(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Group|Fault|Cancelled|Timeout)(?::|$|\()"
 )
-LIGHT = re.compile(r"[\s^~|]*$")
 KERNEL_AHEAD = 900
 """Seconds that a kernel line may lie after the last line with a time: less than any two time zones are apart."""
 REQUEST = re.compile(r"Received request [\w.-]{1,200}: prompt: |Request [\w.-]{1,200} details: prompt: ")
@@ -142,7 +143,6 @@ class _Open:
     """Lines since an exception's last line; 0 = none seen yet."""
     chained: bool = False
     cut: bool = False
-    closed: bool = False
     begins: str = ""
     """How its first line begins: a line that begins alike may be another message."""
 
@@ -167,20 +167,14 @@ class Assembler:
         """Number of the last line that joined a block of bare lines."""
 
         self._by_head: dict[str, _Open] = {}
-        """Header as the line spells it to the record that it heads (only lines without changing wrapper repeat)."""
-
-    @property
-    def open_since(self) -> int | None:
-        """First line number of the oldest record still open."""
-        numbers = [o.lines[0].number for o in (*self._headed.values(), *self._bare.values())]
-        return min(numbers, default=None)
+        """Header as the line spells it, up to its `] `, to the record that it heads (no wrapper that changes)."""
 
     def line(self, number: int, offset: int, text: str) -> list[Record]:
         """Take one physical line (number 1-based, byte offset); returns the records it completed, oldest first."""
         end = text.find("] ", 0, MAX_HEADER)
         if end > 0:  # one more line of an open message: the case that must be fast, thirty times a traceback
-            current = self._by_head.get(text[: end + 2])
-            if current is not None and not current.closed and self._goes_on(current, number, offset, text, end + 2):
+            current = self._by_head.get(text[:end])
+            if current is not None and self._goes_on(current, number, offset, text, end + 2):
                 if not number % EXPIRE_EVERY:
                     done: list[Record] = []
                     self._expire(number, done)
@@ -195,12 +189,12 @@ class Assembler:
             else:
                 self._take(parsed, number, offset, done)
                 if end > 0 and parsed.kind == "vllm" and parsed.key and piece is text:
-                    self._remember(text[: end + 2], parsed)
+                    self._remember(text[:end], parsed)
         self._expire(number, done)
         return done
 
     def _remember(self, head: str, parsed: Parsed) -> None:
-        if not parsed.source or not head.endswith(f"{parsed.source}] "):
+        if not parsed.source or not head.endswith(parsed.source):
             return  # the first `] ` of the line is not the header's end
         if head[0] == "{" or parsed.partial:
             return  # what follows is still in JSON's spelling, or goes on in the next line
@@ -213,35 +207,32 @@ class Assembler:
 
     def lines(self, number: int, offset: int, texts: Sequence[str], emit: Callable[[Record], None]) -> None:
         """Take many plain lines (no `\\r`, no escapes): as `line` for each, with the common case spelled out."""
-        by_head = self._by_head
+        get = self._by_head.get
         new = tuple.__new__
-        for text in texts:
-            end = text.find("] ", 0, MAX_HEADER)
-            if end > 0:
-                current = by_head.get(text[: end + 2])
+        start = 0
+        while start < len(texts):
+            stop = start + -number % EXPIRE_EVERY + 1  # the line after which open records are looked at
+            for text in texts[start:stop]:
+                head, _, rest = text.partition("] ")
+                current = get(head)
                 if (
                     current is not None
-                    and not current.closed
-                    and number - current.last <= MAX_HEADED_GAP
                     and current.size < MAX_RECORD
-                    and not text.startswith(current.begins, end + 2)
-                    and text[-1] != "]"
+                    and number - current.last <= MAX_HEADED_GAP
+                    and not rest.startswith(current.begins)
+                    and rest[-1:] != "]"
                 ):
-                    current.lines.append(new(Line, (number, offset, text[end + 2 :])))
-                    current.size += len(text) - end - 1
+                    current.lines.append(new(Line, (number, offset, rest)))
+                    current.size += len(rest) + 1
                     current.last = number
-                    if not number % EXPIRE_EVERY:
-                        done: list[Record] = []
-                        self._expire(number, done)
-                        for record in done:
-                            emit(record)
-                    number += 1
-                    offset += len(text) + 1
-                    continue
-            for record in self.line(number, offset, text):
+                else:
+                    for record in self.line(number, offset, text):
+                        emit(record)
+                number += 1
+                offset += len(text) + 1
+            start = stop
+            for record in self.skip(number - 1):
                 emit(record)
-            number += 1
-            offset += len(text) + 1
 
     def close(self) -> list[Record]:
         """End of input, or of a run: everything open is complete."""
@@ -261,7 +252,7 @@ class Assembler:
     @staticmethod
     def _goes_on(current: _Open, number: int, offset: int, text: str, start: int) -> bool:
         """Append the line to the record whose header it has, unless it begins another or needs a closer look."""
-        if (
+        if (  # `lines` asks the same
             number - current.last > MAX_HEADED_GAP
             or current.size >= MAX_RECORD
             or text.startswith(current.begins, start)
@@ -392,11 +383,11 @@ class Assembler:
     def _banner(self, parsed: Parsed, speaker: Speaker, current: _Open, line: Line) -> None:
         """The line that names the version: the record belongs to the start that it announces, all of it."""
         del self._headed[speaker]
-        current.closed = True
         time = self.time(parsed)
         record = self._begin(parsed, line, time, self._track(parsed, current.lines[0].number, time))
         record.lines[:0] = current.lines
         record.size += current.size
+        current.size = FULL
         record.begins = current.begins
         self._headed[speaker] = record
 
@@ -515,9 +506,8 @@ class Assembler:
 
     @classmethod
     def _record(cls, o: _Open) -> Record:
-        o.closed = True
         record = cls._complete(o)
-        o.lines = []  # its header may be remembered for long
+        o.lines, o.size = [], FULL  # its header may be remembered for long
         return record
 
     @staticmethod

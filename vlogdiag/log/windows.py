@@ -92,9 +92,9 @@ class Windows:
             if begin == end:
                 self._rest = data[end:]
                 return b""
-        whole = data[begin:end]
-        if self._rest:
-            whole = self._rest + whole
+        whole = data
+        if self._rest or begin or end < len(data):
+            whole = b"".join((self._rest, memoryview(data)[begin:end]))
         self._rest = b""
         self._keep(data[end:])
         return whole
@@ -136,7 +136,7 @@ class Windows:
     def take(self, chunk: bytes, hits: Sequence[int] | None) -> None:
         """Read whole lines; `hits` are offsets worth reading (None: all of it)."""
         if hits is None:
-            self._settle()
+            chunk, self._carry = self._carry + chunk, b""  # its first record may have begun in what was kept
             self._read(chunk, 0, len(chunk))
             return
         shift = len(self._carry)
