@@ -38,6 +38,7 @@ ROOMS = [
     "hooks",
     "tail_screen",
     "cli_common",
+    "cli_output",
     "cli_compare",
     "cli_fix",
     "cli_flags",

@@ -330,6 +330,55 @@ def test_a_closed_pipe_ends_quietly():
     assert (process.wait(timeout=60) in (0, 1), said) == (True, b"")
 
 
+UNREAD = {
+    "healthy": (("scan", HEALTHY), 0),
+    "healthy json": (("scan", HEALTHY, "--json"), 0),
+    "healthy markdown": (("scan", HEALTHY, "--markdown"), 0),
+    "faulty": (("scan", FAULTY), 1),
+    "faulty json": (("scan", FAULTY, "--json"), 1),
+    "faulty timeline": (("scan", FAULTY, "--timeline"), 1),
+    "nothing of vLLM's": (("scan", SAMPLES.parent / "LICENSE"), 3),
+    "flags diff": (("flags", "diff", "0.10.0", "0.11.0"), 0),
+    "redact": (("redact", FAULTY), 0),
+    "rules list": (("rules", "list"), 0),
+    "whatif": (("whatif", FAULTY), 1),
+    "tail": (("tail", FAULTY, "--from-start", "--no-live"), 0),
+    "help": (("--help",), 0),
+}
+
+
+@pytest.mark.parametrize("case", UNREAD)
+def test_a_reader_that_has_gone_from_the_start_changes_no_status(case):
+    """typer's own answer to a broken pipe is 1, which says that something was found."""
+    words, status = UNREAD[case]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "vlogdiag.cli", *map(str, words)],
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        env=ENV,
+        timeout=60,
+    )
+    os.close(writing)
+    assert (done.returncode, b"Traceback" in done.stderr, b"rror" in done.stderr) == (status, False, False)
+
+
+@pytest.mark.parametrize(("log", "status"), [(FAULTY, 1), (HEALTHY, 0)])
+def test_closed_standard_output_changes_no_status(log, status):
+    command = f'exec "{sys.executable}" -m vlogdiag.cli scan "{log}" >&-'
+    done = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, env=ENV, timeout=60)
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
+@pytest.mark.parametrize("target", ["1</dev/null", ">/dev/full"])
+def test_standard_output_that_cannot_be_written_is_said(target):
+    command = f'exec "{sys.executable}" -m vlogdiag.cli scan "{HEALTHY}" {target}'
+    done = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, env=ENV, timeout=60)
+    assert (done.returncode, done.stderr.startswith(b"vlogdiag: standard output: ")) == (3, True)
+
+
 def test_ctrl_c_is_130(tmp_path):
     """A FIFO that nobody writes to the end: the scan waits, and is interrupted."""
     fifo = tmp_path / "vllm.log"

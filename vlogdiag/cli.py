@@ -16,8 +16,12 @@ import typer
 
 from vlogdiag import __version__
 from vlogdiag.cli_common import BLIND, INTERRUPTED
+from vlogdiag.cli_output import outlive_readers
 
 __all__ = ["application", "main"]
+
+UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT, errno.EBADF)
+"""What a write to standard output fails with: a full disk, or a descriptor that was opened for reading."""
 
 COMMANDS = (
     ("scan", "vlogdiag.cli_scan", "scan"),
@@ -79,22 +83,12 @@ def __getattr__(name: str) -> Any:
 
 
 def main() -> None:
-    """Console entry: quiet on a closed pipe, 130 on Ctrl-C."""
-    if sys.stdout is None or sys.stderr is None:  # `>&-`: nowhere to print to
-        sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
-        sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+    """Console entry: the command's own status though nobody reads what it prints, 3 on a full disk, 130 on Ctrl-C."""
+    outlive_readers()
     try:
         application(sys.argv[1:])(standalone_mode=True)
-    except BrokenPipeError:
-        # The reader has gone: nothing to say, and Python must not complain at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
     except OSError as error:
-        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT):
+        if error.filename is not None or error.errno not in UNWRITABLE:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.stderr.write(f"vlogdiag: standard output: {error.strerror}\n")

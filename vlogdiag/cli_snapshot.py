@@ -87,6 +87,7 @@ def redact(
     ] = False,
 ) -> None:
     """Print a log without keys, names, addresses and prompts; equal values get equal placeholders."""
+    from vlogdiag.cli_output import reader_gone
     from vlogdiag.log.discover import SourceError
     from vlogdiag.log.sources import read_chunks
     from vlogdiag.report.safe import plain
@@ -99,9 +100,12 @@ def redact(
         terminal = sys.stdout.isatty()
         for line in redact_stream(lines, redactor):
             if terminal:  # a file gets what the log holds, a terminal nothing that it would obey
-                sys.stdout.write(plain(line.rstrip("\r\n")) + "\n")
+                # Every escape may become several characters: none of the line is left out.
+                sys.stdout.write(plain(line.rstrip("\r\n"), cap=16 * len(line) + 16, wrapped=False) + "\n")
             else:
                 sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape"))
+            if reader_gone():
+                return
         sys.stdout.flush()
     except SourceError as error:
         complain(str(error))
@@ -170,7 +174,7 @@ def _render_text(report: Report) -> str:
 def _deliver(taken: Snapshot, page: str, *, folder: str, mtime: int, target: Path | None) -> None:
     from vlogdiag.snapshot.assemble import about, entries
     from vlogdiag.snapshot.bundle import build
-    from vlogdiag.snapshot.output import OutputError, OutputExists, reason_of, save
+    from vlogdiag.snapshot.output import OutputError, OutputExists, save
 
     data = build(list(entries(taken, page)), about(taken), folder=folder, mtime=mtime)
     try:
@@ -182,10 +186,8 @@ def _deliver(taken: Snapshot, page: str, *, folder: str, mtime: int, target: Pat
         fail(str(error), USAGE)
     except OutputError as error:
         fail(str(error), BLIND)
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        fail(f"standard output: {reason_of(error)}", BLIND)
+        fail(f"standard output: {error.strerror or error}", BLIND)
 
 
 def _write(stream: BinaryIO, data: bytes) -> None:

@@ -79,6 +79,7 @@ def tail(
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours.")] = False,
 ) -> None:
     """Follow live logs and say what breaks the moment it does."""
+    from vlogdiag.cli_output import reader_gone
     from vlogdiag.log.wakers import PollingWaker
     from vlogdiag.tail import Surroundings, Tail
 
@@ -119,15 +120,19 @@ def tail(
                 hooks.event(event)
                 screen.event(event)
 
+        def heed_reader() -> None:
+            if reader_gone():
+                following.stop()
+
         meter = _Meter()
         with screen:
-            following.run(PollingWaker(), show, (screen.refresh, saver.save))
+            following.run(PollingWaker(), show, (screen.refresh, saver.save, heed_reader))
             show(following.close())
         saver.save(force=True)
     recorder.conclude()
     if stats:
         complain(meter.sentence(following))
-    raise typer.Exit(_status(following, fail_on))
+    raise typer.Exit(0 if reader_gone() else _status(following, fail_on))
 
 
 def _on_signals(following: Tail) -> None:
