@@ -13,7 +13,7 @@ from typing import Any
 from vlogdiag import catalog, rule_cache
 from vlogdiag.diagnosis.engine import Rulebook
 from vlogdiag.diagnosis.facts import KEEP, FactRule, quantity_of
-from vlogdiag.model import RuleCount
+from vlogdiag.model import Level, RuleCount
 from vlogdiag.signatures.faults import Fault, RuleError
 from vlogdiag.signatures.language import TemplateError
 from vlogdiag.signatures.templates import compile_pattern
@@ -146,14 +146,20 @@ def _fact(entry: Any) -> FactRule:
     constants = {
         name: value for name, raw in (entry.get("set") or {}).items() if (value := quantity_of(raw)) is not None
     }
-    return FactRule(compile_pattern(entry["line"]), constants, keep)
+    level = entry.get("level")
+    if level is not None and (not isinstance(level, str) or level.upper() not in Level.__members__):
+        raise ValueError(f"level is one of {', '.join(name.lower() for name in Level.__members__)}")
+    return FactRule(compile_pattern(entry["line"]), constants, keep, Level[level.upper()] if level else None)
 
 
 def user_folders(env: Mapping[str, str] = os.environ) -> Iterable[Path]:
     """The platform's configuration folder for a user's own rules, where it exists; none when `CI` is set."""
     if env.get("CI"):
         return ()
-    folder = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "vlogdiag" / "rules"
+    try:
+        folder = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "vlogdiag" / "rules"
+    except RuntimeError:  # a user without a home, as containers have them
+        return ()
     if sys.platform != "linux":
         import platformdirs
 

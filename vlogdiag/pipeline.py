@@ -20,14 +20,14 @@ from vlogdiag.diagnosis.runs import MARK_LITERALS, RECORD_MARKS, Run, RunTracker
 from vlogdiag.diagnosis.scope import RunScope
 from vlogdiag.diagnosis.statistics import Statistics, parse_statistics
 from vlogdiag.diagnosis.time_rules import TimeRules
-from vlogdiag.diagnosis.unexplained import CRASHES, Leftovers, exception_line, is_error
+from vlogdiag.diagnosis.unexplained import CRASHES, SHOWN, Leftovers, exception_line, is_error
 from vlogdiag.diagnosis.useless import useless_arguments
 from vlogdiag.loading import Rules
 from vlogdiag.log.edges import edge_lines, last_life
 from vlogdiag.log.indent import Indent
 from vlogdiag.log.prefilter import Gates, Prefilter, is_statistics, matters
 from vlogdiag.log.records import QUOTING, Assembler, LogClock
-from vlogdiag.log.when import Moment, place
+from vlogdiag.log.when import Moment, window
 from vlogdiag.log.windows import HEAD_LINES, MAX_LINE, Windows
 from vlogdiag.model import (
     Finding,
@@ -116,6 +116,7 @@ class Pipeline:
         self._windows = Windows(self, prefilter)
         self._indent = Indent()
         self._recognised = False
+        self._uncounted = 0  # matches of a run that has too many distinct ones
         self._last_run = 1
         self._anchor: tuple[float | None, float] | None = None
         self._readings = Readings()
@@ -137,6 +138,11 @@ class Pipeline:
     def whole_lines(self, data: bytes) -> bytes:
         """First half of `feed`, for a caller who scans in another thread: whole lines to hand to `feed_scanned`."""
         return self._windows.whole_lines(data)
+
+    @property
+    def cutting(self) -> bool:
+        """The line in progress is longer than lines are read."""
+        return self._windows.cutting
 
     def feed_scanned(self, chunk: bytes, hits: Sequence[int] | None) -> None:
         """Second half: whole lines, with what `prefilter.scan` found in them."""
@@ -361,11 +367,6 @@ class Pipeline:
         return self._tracker.current.phase
 
     @property
-    def lines_read(self) -> int:
-        """Whole lines so far, but for those that wait to be passed over."""
-        return self._windows.number
-
-    @property
     def place(self) -> tuple[int, int]:
         """Lines and bytes taken so far, those that wait included."""
         return self._windows.place
@@ -397,9 +398,9 @@ class Pipeline:
     def skip(self, data: bytes, start: int, end: int, first: int, last: int) -> None:
         """Lines that hold nothing worth reading: their time, and whether a request was answered (`windows.Reader`)."""
         time = None
-        for parsed in edge_lines(data, start, end):
-            if not self._recognised and parsed.kind != "json":
-                self._recognised = _is_vllm(parsed.kind, parsed.process, parsed.text)
+        for parsed in edge_lines(data, start, end, self._indent.off):
+            if not self._recognised:
+                self._recognised = _is_vllm(parsed.kind, parsed.process, parsed.text, parsed.source)
             moment = self._assembler.time(parsed)
             time = moment if time is None else max(time, moment if moment is not None else time)
         self._tracker.skip(first, last, time, last_life(data, start, end, last))
@@ -407,8 +408,9 @@ class Pipeline:
             self._record(record)
 
     def _record(self, record: Record) -> None:
-        if not self._recognised and _is_vllm(record.kind, record.origin.process, record.first.text):
-            self._recognised = True
+        if not self._recognised:
+            known = _is_vllm(record.kind, record.origin.process, record.first.text, record.source)
+            self._recognised = known or self._tracker.current.marked
         if record.kind == "vllm" and record.source is not None and tells_version(record):
             self._facts.shape(record.run, record.origin.process, record.bracket)
         self._readings.saw(record)
@@ -460,12 +462,13 @@ class Pipeline:
                 self._owned.add((run, key))
                 if hit is not None:
                     hit = table[key] = hit.fork()
-            if hit is not None and hit.is_over(detection):
-                table[key, hit.lead.line.number] = hit
-                hit = None
-            if hit is None:
+            over = hit is not None and hit.is_over(detection)
+            if hit is None or over:
                 if len(table) >= MAX_HITS:
+                    self._uncounted += 1
                     continue
+                if hit is not None:
+                    table[key, hit.lead.line.number] = hit
                 hit = table[key] = Hit(detection)
             hit.add(detection)
 
@@ -477,7 +480,7 @@ class Pipeline:
     # --- judging ---
 
     def _judge(self) -> list[_Judged]:
-        runs = self._tracker.runs[-MAX_RUNS:]
+        runs = self._tracker.runs[-MAX_RUNS:]  # `_notices` says how many that leaves out
         versions = frozenset(self._facts.known_versions())
         judged: list[_Judged] = []
         before: frozenset[str] = frozenset()
@@ -516,10 +519,11 @@ class Pipeline:
         """Whether something happened in the window that was asked for."""
         if self._since is None and self._until is None:
             return True
-        clock = self._assembler.clock
-        low = place(self._since, clock) if self._since is not None else None
-        high = place(self._until, clock) if self._until is not None else None
-        return any((low is None or t >= low) and (high is None or t <= high) for t in times)
+        asked = window(self._since, self._until, self._assembler.clock)
+        return asked is None or any(asked[0] <= t <= asked[1] for t in times)
+
+    def _in_window(self, record: Record) -> bool:
+        return self._inside([record.time] if record.time is not None else [])
 
     def _facts_of(self, run: int) -> Facts:
         facts = self._facts.of(run)
@@ -543,7 +547,7 @@ class Pipeline:
         if first is None:
             return
         record, line = first
-        if not self._inside([record.time] if record.time is not None else []):
+        if not self._in_window(record):
             return
         if run.asked_by(line.number):
             return
@@ -586,7 +590,7 @@ class Pipeline:
 
     def _unexplained(self, judged: Sequence[_Judged]) -> tuple[Unexplained, ...]:
         shown = {(e.source, e.line) for one in judged for f in one.extra for e in f.evidence}
-        listed = [u for u in self._leftovers.listed(self.source) if (u.source, u.line) not in shown]
+        listed = [u for u in self._leftovers.listed(self.source, self._in_window) if (u.source, u.line) not in shown]
         for one in judged:
             if one.incidents or one.extra:
                 continue
@@ -602,7 +606,8 @@ class Pipeline:
                         symptom=member.signature.id,
                     )
                 )
-        return tuple(sorted(listed, key=lambda u: u.line))
+        listed.sort(key=lambda u: u.line)
+        return tuple(listed[:SHOWN])
 
     def _notices(self, judged: Sequence[_Judged], findings: Sequence[Finding]) -> tuple[str, ...]:
         notices: list[str] = []
@@ -611,11 +616,20 @@ class Pipeline:
                 f"{self.source}: {self._windows.omitted_lines} lines longer than {MAX_LINE >> 20} MiB were cut "
                 f"({self._windows.omitted_bytes} bytes left out)"
             )
+        if (self._since or self._until) and self._assembler.clock.now is None:
+            notices.append(f"{self.source}: no line tells its time, so --since and --until leave nothing out")
         if self._matcher.timeouts:
             notices.append(f"{self.source}: {self._matcher.timeouts} searches ran into their time limit")
-        if self._leftovers.distinct > 50 or self._leftovers.beyond:
+        if self._uncounted:
             notices.append(
-                f"{self.source}: {self._leftovers.distinct} distinct unexplained errors, 50 are listed "
+                f"{self.source}: {self._uncounted} matches beyond the {MAX_HITS:,} events of a start were left out"
+            )
+        if len(self._tracker.runs) > MAX_RUNS:
+            unread = len(self._tracker.runs) - MAX_RUNS
+            notices.append(f"{self.source}: the last {MAX_RUNS:,} starts were judged, {unread:,} earlier ones were not")
+        if self._leftovers.distinct > SHOWN or self._leftovers.beyond:
+            notices.append(
+                f"{self.source}: {self._leftovers.distinct} distinct unexplained errors, {SHOWN} are listed "
                 f"({self._leftovers.beyond} more were only counted)"
             )
         useless = dict.fromkeys(text for one in judged for text in useless_arguments(self._facts_of(one.run.number)))
@@ -651,9 +665,9 @@ PROCESSES = ("APIServer", "ApiServer", "EngineCore", "Worker", "VllmWorker", "Ra
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/embeddings", "/v1/responses")
 
 
-def _is_vllm(kind: str, process: str | None, text: str) -> bool:
-    """Whether a line shows that the log is vLLM's: its header, its process's prefix, or requests that it serves."""
-    if kind in ("vllm", "json"):
+def _is_vllm(kind: str, process: str | None, text: str, source: str | None) -> bool:
+    """Whether a line shows that the log is vLLM's: its header, logger, process prefix, or requests served."""
+    if kind == "vllm" or (kind == "json" and source is not None and source.startswith("vllm")):
         return True
     if process is not None and process.startswith(PROCESSES):
         return True

@@ -16,7 +16,7 @@ from vlogdiag import __version__
 
 __all__ = ["key", "read", "write"]
 
-CODE = ("signatures", "diagnosis/facts.py", "diagnosis/engine.py", "values.py", "model.py", "catalog")
+CODE = ("signatures", "loading.py", "diagnosis/facts.py", "diagnosis/engine.py", "values.py", "model.py", "catalog")
 """What the kept objects consist of: when this code changes, they are read anew."""
 OTHERS_WRITE = 0o022
 
@@ -47,27 +47,31 @@ def _code(package: Path) -> Iterable[Path]:
 
 def read(digest: str) -> Any | None:
     """What was kept under `digest`; None if nothing was, or if somebody else could have written it."""
-    path = _folder() / f"rules-{digest}.pickle"
     try:
+        path = _folder() / f"rules-{digest}.pickle"
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
             if found.st_uid != os.getuid() or found.st_mode & OTHERS_WRITE:
                 return None
             return pickle.load(file)
-    except (OSError, pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError):
+    except Exception:  # damaged bytes may raise anything
         return None  # a cache that cannot be read is no cache
 
 
 def write(digest: str, value: object) -> None:
     """Keep `value`, quietly doing without where the folder cannot be written; older ones are removed."""
-    folder = _folder()
+    name = None
     try:
+        folder = _folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, name = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "wb") as file:
             pickle.dump(value, file, protocol=5)
         Path(name).replace(folder / f"rules-{digest}.pickle")
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: nobody's home
+        if name is not None:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
         return
     kept = sorted(folder.glob("rules-*.pickle"), key=_age, reverse=True)
     for old in kept[8:]:

@@ -148,17 +148,23 @@ def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | Non
         return
     pipeline.feed(first)
     waiting: deque[tuple[bytes, Future[Sequence[int] | None]]] = deque()
-    with ThreadPoolExecutor(SCANNERS, thread_name_prefix="scan") as pool:
-        for chunk in chunks:
-            whole = pipeline.whole_lines(chunk)
-            if whole:
-                waiting.append((whole, pool.submit(prefilter.scan, whole)))
-            if len(waiting) > SCANNERS:
-                ready, hits = waiting.popleft()
-                pipeline.feed_scanned(ready, hits.result())
-        while waiting:
+
+    def take(until: int) -> None:
+        while len(waiting) > until:
             ready, hits = waiting.popleft()
             pipeline.feed_scanned(ready, hits.result())
+
+    with ThreadPoolExecutor(SCANNERS, thread_name_prefix="scan") as pool:
+        try:
+            for chunk in chunks:
+                if pipeline.cutting:  # the end of that line is numbered at once: what stands before it comes first
+                    take(0)
+                whole = pipeline.whole_lines(chunk)
+                if whole:
+                    waiting.append((whole, pool.submit(prefilter.scan, whole)))
+                take(SCANNERS)
+        finally:  # a source that breaks off has said all this before
+            take(0)
 
 
 def renumbered(result: Result, number_of: Callable[[int], int]) -> Result:

@@ -136,8 +136,10 @@ def _start(run: Run) -> Start:
 def remarks(timeline: Timeline) -> tuple[str, ...]:
     """What stands out, in sentences: full caches before preemptions, queues, the slowest step of a start."""
     said: list[str] = []
-    for run in sorted({p.run for p in timeline.points}):
-        points = [p for p in timeline.points if p.run == run]
+    by_run: dict[int, list[Point]] = {}
+    for point in timeline.points:
+        by_run.setdefault(point.run, []).append(point)
+    for run, points in sorted(by_run.items()):
         said.extend(_pressure(points))
         waiting = [p for p in points if (p.statistics.waiting or 0) > 0]
         if waiting:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,6 +40,11 @@ CONFIG_NAMES = {
     "device_config": "device",
 }
 """What the engine's config line calls things, and the argument that sets them. Its values are resolved ones."""
+LISTS = (
+    *("served_model_name", "lora_modules", "prompt_adapters", "middleware", "api_key", "task", "limit_mm_per_prompt"),
+    *("cuda_graph_sizes", "cudagraph_capture_sizes", "compilation_config", "logits_processors", "allowed_origins"),
+)
+"""Options that take several words, after which nobody writes the model."""
 SECRET = re.compile(r"(?:.*[._])?(?:(?:api|access|auth|private)_?keys?|token|password|passwd|secret)\Z")
 """Names of arguments whose values are not kept: `hf_token` is one, `tokenizer` and `max_num_batched_tokens` are not."""
 
@@ -49,7 +55,9 @@ def literal(text: str) -> Any | None:
     if len(text) > MAX_VALUE:
         return None
     try:
-        return ast.literal_eval(text)
+        with warnings.catch_warnings():  # `1if 2else 3` is worth a warning to Python, and none to people
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return None
 
@@ -209,6 +217,8 @@ def _options(words: list[str]) -> dict[str, Any]:
                 break
             values.append(_word(words[position]))
             position += 1
+        if len(values) == 2 and "model" not in args and key not in LISTS and isinstance(values[1], str):
+            args["model"] = values.pop()  # `vllm serve --port 9000 org/model`
         args[key] = True if not values else values[0] if len(values) == 1 else values
     return {
         k: "***" if SECRET.match(k) and v is not True else v for k, v in args.items() if k.split(".")[0].isidentifier()

@@ -75,6 +75,7 @@ class Hit:
     ranks: set[int] = field(default_factory=set)
     series: dict[str, list[Quantity]] = field(default_factory=dict)
     times: list[float] = field(default_factory=list)
+    """Log times: the first, the last, and evenly many of those between."""
 
     def is_over(self, detection: Detection) -> bool:
         """Whether a detection of the same key is an event of its own: long after, and the server lived on in between.
@@ -113,7 +114,9 @@ class Hit:
                 if len(values) >= MAX_SERIES:
                     del values[1 : MAX_SERIES // 2]
                 values.append(value)
-        if record.time is not None and len(self.times) < MAX_SERIES:
+        if record.time is not None:
+            if len(self.times) >= MAX_SERIES:
+                del self.times[1::2]
             self.times.append(record.time)
 
 

@@ -16,7 +16,7 @@ from vlogdiag.catalog import Versions
 from vlogdiag.diagnosis import arguments
 from vlogdiag.log.records import QUOTING
 from vlogdiag.model import Level, Line, Record, line_at
-from vlogdiag.signatures.templates import Pattern, PatternTimeout
+from vlogdiag.signatures.templates import Pattern
 from vlogdiag.values import Kind, Quantity
 
 __all__ = ["Fact", "FactRule", "Facts", "header_versions"]
@@ -42,6 +42,8 @@ class FactRule:
     pattern: Pattern
     constants: Mapping[str, Quantity] = field(default_factory=dict)
     keep: str = "last"
+    level: Level | None = None
+    """The least level of a record that tells it; one without level may (a traceback that Python printed)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +199,9 @@ class FactCollector:
         for rule in self.rules:
             if rule.pattern.gate not in gates:
                 continue
-            try:
-                match = rule.pattern.search(head)
-            except PatternTimeout:
+            if rule.level is not None and record.level is not None and record.level < rule.level:
                 continue
+            match = rule.pattern.search(head)  # a template: no time limit to run into
             if match is not None:
                 self.revision += 1
                 self._set(facts, rule, match.captures, record, line_at(record, match.start))

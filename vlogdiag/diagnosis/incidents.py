@@ -5,8 +5,10 @@ What broke first leads; symptoms, and causes that yield to others, become its co
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from vlogdiag.diagnosis.engine import Hit, Rulebook
 from vlogdiag.diagnosis.facts import Facts
@@ -87,8 +89,9 @@ def judge(
     symptoms = [m for m in members if m.signature.role is Role.SYMPTOM]
     incidents = _causes(causes, rules, run)
     orphans: list[Member] = []
+    errors = [i for i in incidents if i.severity >= Severity.WARNING and i.cause.signature.family not in ("request",)]
     for symptom in symptoms:
-        home = _home(symptom, incidents)
+        home = _home(symptom, errors)
         if home is None:
             orphans.append(symptom)
         else:
@@ -156,17 +159,27 @@ def _causes(causes: Sequence[Member], rules: Rulebook, run: Run) -> list[Inciden
     incidents: list[Incident] = []
     yielded: list[tuple[Member, Member]] = []
     standing: list[Member] = []
+    called: dict[str, list[int]] = {}
+    for place, member in enumerate(causes):
+        for name in _names(member, rules):
+            called.setdefault(name, []).append(place)
     for member in causes:
-        stronger = next((other for other in causes if other is not member and yields(member, other, rules)), None)
+        rule = member.signature.yields_to
+        named = {place for name in rule.any_of for place in called.get(name, ())} if rule is not None else ()
+        others = (causes[place] for place in sorted(named))
+        stronger = next((other for other in others if other is not member and yields(member, other, rules)), None)
         if stronger is None:
             standing.append(member)
         else:
             yielded.append((member, stronger))
+    lines: list[int] = []  # of the incidents' causes, ascending as the members are
     for member in standing:
-        home = next((i for i in incidents if _follows(member, i, run)), None)
+        lived = bisect_left(lines, member.hit.lead.record.life or 0)  # it follows nothing that the server survived
+        home = next((i for i in islice(incidents, lived, None) if _follows(member, i)), None)
         if home is not None:
             home.consequences.append(member)
         else:
+            lines.append(member.line)
             incidents.append(Incident(run, member, severity=member.signature.severity))
     for member, stronger in yielded:
         home = next((i for i in incidents if i.cause is stronger or stronger in i.consequences), None)
@@ -184,13 +197,13 @@ def yields(member: Member, other: Member, rules: Rulebook) -> bool:
     rule = member.signature.yields_to
     if rule is None or other.signature.role is not Role.CAUSE or other.signature.severity < member.signature.severity:
         return False  # an error is never put down to a mere warning
-    if not ({other.signature.id, rules.base(other.signature.id), other.signature.family} & set(rule.any_of)):
+    if not (_names(other, rules) & set(rule.any_of)):
         return False
     mutual = other.signature.yields_to
     if (
         mutual is not None
         and member.signature.severity >= other.signature.severity
-        and {member.signature.id, rules.base(member.signature.id), member.signature.family} & set(mutual.any_of)
+        and _names(member, rules) & set(mutual.any_of)
         and (other.line, other.hit.lead.start) > (member.line, member.hit.lead.start)
     ):
         return False  # each yields to the other: the earlier one stands
@@ -204,6 +217,12 @@ def yields(member: Member, other: Member, rules: Rulebook) -> bool:
     window = rule.within.evaluate(member.scope)
     seconds = window.number if window is not None else None
     return seconds is None or gap <= float(seconds) + FORWARD_S
+
+
+def _names(member: Member, rules: Rulebook) -> frozenset[str]:
+    """What `yields_to` and `after_run` may call it: its id, its base's, its family's."""
+    signature = member.signature
+    return frozenset((signature.id, rules.base(signature.id), signature.family))
 
 
 def _goes_on(member: Member) -> float:
@@ -221,7 +240,7 @@ def _goes_on(member: Member) -> float:
     return max(0.0, span) + float(quantity.number)
 
 
-def _follows(member: Member, incident: Incident, run: Run) -> bool:
+def _follows(member: Member, incident: Incident) -> bool:
     """Whether a standing cause is really what came of an earlier one."""
     cause = incident.cause
     lead, other = member.hit.lead.record, cause.hit.lead.record
@@ -248,18 +267,19 @@ def _came_up_after(line: int, run: Run) -> bool:
     return run.served and (run.served_line or 0) > line and run.failed_line is None and _alive_after(line, run)
 
 
-def _home(symptom: Member, incidents: Sequence[Incident]) -> Incident | None:
-    """The incident that a symptom hangs under: the last error before it, else the first within reach after it."""
-    errors = [i for i in incidents if i.severity >= Severity.WARNING and i.cause.signature.family not in ("request",)]
-    before = [i for i in errors if i.cause.line <= symptom.last_line]
-    serious = [i for i in before if i.severity >= Severity.ERROR]
-    if serious:
-        return serious[-1]
+def _home(symptom: Member, errors: Sequence[Incident]) -> Incident | None:
+    """The one of `errors` that a symptom hangs under: the last one before it, else the first within reach after it."""
+    before = None
+    for incident in reversed(errors):
+        if incident.cause.line <= symptom.last_line:
+            if incident.severity >= Severity.ERROR:
+                return incident
+            before = before or incident
     after = [i for i in errors if i.cause.line > symptom.line and i.severity >= Severity.ERROR]
     for incident in after:
         if symptom.time is None or incident.cause.time is None or incident.cause.time - symptom.time <= FORWARD_S:
             return incident
-    return before[-1] if before else None
+    return before
 
 
 def _outcome(incident: Incident, run: Run) -> None:
@@ -284,10 +304,7 @@ def _outcome(incident: Incident, run: Run) -> None:
 def names_of(judged: Iterable[Incident], rules: Rulebook) -> frozenset[str]:
     """Ids, bases and families of a run's causes: what `after_run` of the next run may name."""
     return frozenset(
-        n
-        for i in judged
-        for m in (i.cause, *i.consequences)
-        for n in (m.signature.id, rules.base(m.signature.id), m.signature.family)
+        name for incident in judged for m in (incident.cause, *incident.consequences) for name in _names(m, rules)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from vlogdiag.model import Level, Line, Record, Unexplained
@@ -21,6 +22,10 @@ EXCEPTION = re.compile(
 MAX_DISTINCT = 2_000
 FRAMES = 24
 """Lines before the exception that are kept of its record: where it was raised."""
+MAX_HEAD = 400
+"""An exception's name stands in so much of its line."""
+MAX_KEPT = 2_000
+"""Characters kept of every line: no report shows more."""
 SHOWN = 50
 """DESIGN section 6: at most this many are listed."""
 TRACEBACK = "Traceback (most recent call last)"
@@ -44,7 +49,7 @@ def is_error(record: Record, text: str) -> bool:
         return record.level >= Level.ERROR and record.kind != "nccl"
     if TRACEBACK in text or any(crash in text for crash in CRASHES):
         return True
-    return record.cut and FRAME in text and EXCEPTION.search(text) is not None
+    return record.cut and FRAME in text and any(EXCEPTION.match(line.text[:MAX_HEAD]) for line in record.lines)
 
 
 def exception_line(record: Record) -> Line:
@@ -95,7 +100,10 @@ class Leftovers:
             begin = next((each for each in record.lines if TRACEBACK in each.text), record.first)
             at = record.lines.index(line)
             kept = dict.fromkeys((record.first, begin, *record.lines[max(0, at - FRAMES) : at + 1], record.lines[-1]))
-            self._entries[key] = _Entry(replace(record, lines=tuple(kept)), line, record.repeats)
+            lines = tuple(each._replace(text=each.text[:MAX_KEPT]) for each in kept)
+            self._entries[key] = _Entry(
+                replace(record, lines=lines), line._replace(text=line.text[:MAX_KEPT]), record.repeats
+            )
         else:
             self.beyond += record.repeats
 
@@ -120,9 +128,9 @@ class Leftovers:
                 return entry.record, entry.line
         return (mine[0].record, mine[0].line) if mine else None
 
-    def listed(self, source: str) -> tuple[Unexplained, ...]:
-        """The first `SHOWN` distinct ones, in order of their lines."""
-        entries = sorted(self._entries.values(), key=lambda e: e.line.number)
+    def listed(self, source: str, inside: Callable[[Record], bool]) -> tuple[Unexplained, ...]:
+        """The first `SHOWN` distinct ones whose first record is `inside`, in order of their lines."""
+        entries = sorted((e for e in self._entries.values() if inside(e.record)), key=lambda e: e.line.number)
         return tuple(
             Unexplained(source, e.line.number, e.line.text[:1000], e.count, e.record.run) for e in entries[:SHOWN]
         )

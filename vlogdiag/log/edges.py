@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from vlogdiag.log.headers import Parsed, parse_line
 
@@ -16,14 +16,14 @@ ANSWERED = re.compile(rb'"POST [^"\s]{1,200} HTTP/[\d.]{1,3}" 200|throughput: (?
 """A request answered, or a statistics line with work done (`diagnosis.runs` asks the same of single lines)."""
 
 
-def edge_lines(data: bytes, start: int, end: int) -> Iterator[Parsed]:
-    """The first and the last line with a time of its own in `data[start:end]` (whole lines)."""
+def edge_lines(data: bytes, start: int, end: int, off: Callable[[str], str]) -> Iterator[Parsed]:
+    """The first and the last line with a time of its own in `data[start:end]` (whole lines, shorn by `off`)."""
     at = start
     for _ in range(EDGE):
         stop = data.find(b"\n", at, end)
         if stop < 0:
             break
-        parsed = parse_line(data[at:stop].decode("utf-8", "replace").rstrip("\r"))
+        parsed = parse_line(off(data[at:stop].decode("utf-8", "replace").rstrip("\r")))
         if parsed.stamp is not None:
             yield parsed
             break
@@ -33,7 +33,7 @@ def edge_lines(data: bytes, start: int, end: int) -> Iterator[Parsed]:
         if stop <= at:
             break
         begin = data.rfind(b"\n", start, stop) + 1 or start
-        parsed = parse_line(data[begin:stop].decode("utf-8", "replace").rstrip("\r"))
+        parsed = parse_line(off(data[begin:stop].decode("utf-8", "replace").rstrip("\r")))
         if parsed.stamp is not None:
             yield parsed
             break

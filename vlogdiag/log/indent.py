@@ -44,4 +44,5 @@ def _begins(text: str) -> bool:
     if text.startswith(BEGINS):
         return True
     parsed = parse_line(text)
-    return parsed.kind != "bare" or parsed.pid is not None
+    # A progress bar begins with blanks of its own.
+    return parsed.kind not in ("bare", "progress") or parsed.pid is not None

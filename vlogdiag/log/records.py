@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from vlogdiag.log.headers import Parsed, Stamp, parse_line
@@ -79,43 +79,51 @@ class LogClock:
     def __init__(self) -> None:
         self.now: float | None = None
         self.year: int | None = None
-        self._turns = 0
+        self._base = 0
+        """Days from the first year's New Year to this year's."""
         self._leap_days = 0
-        self._last_day: float | None = None
+        self._last_day: int | None = None
 
     def time(self, stamp: Stamp) -> float:
         """Seconds on this log's clock; also moves `now` forward where the stamp is later."""
-        if stamp.year is not None:
-            self.year = stamp.year
         day = self.BEFORE[stamp.month] + stamp.day - 1
         if (stamp.month, stamp.day) == (2, 29):
             day, leap = 59, 1  # shares 1 March's place until it is seen
         else:
             leap = 1 if self._leap_days and stamp.month > 2 else 0
         self._leap_days = max(self._leap_days, leap if stamp.month == 2 else 0)
-        place = float(day + (leap if stamp.month > 2 else 0)) + self._turns * 366.0
+        place = day + (leap if stamp.month > 2 else 0) + self._base
         if self._last_day is not None:
             if self._last_day - place > 180:
-                self._turns += 1
+                self._base += self.year_days
                 self._leap_days = 0
-                place = float(day) + self._turns * 366.0
-            elif place - self._last_day > 180 and self._turns:
-                place -= 366.0  # a late line of last year
+                place = day + self._base
+                if self.year is not None and stamp.year is None:
+                    self.year += 1
+            elif place - self._last_day > 180 and self._base:
+                place -= 365  # a late line of last year
         self._last_day = max(place, self._last_day) if self._last_day is not None else place
+        if stamp.year is not None:
+            self.year = stamp.year
         moment = place * self.DAY + stamp.second
         if self.now is None or moment > self.now:
             self.now = moment
         return moment
 
+    @property
+    def year_days(self) -> int:
+        """Days of the year that the clock is in, as far as the log shows."""
+        return 365 + self._leap_days
+
     def near(self, stamp: Stamp) -> float:
         """Where a stamp lies on this clock, at most half a year from now; moves nothing."""
-        day = self.BEFORE[stamp.month] + stamp.day - 1 + self._turns * 366.0
+        day = self.BEFORE[stamp.month] + stamp.day - 1 + self._base
         if self._leap_days and stamp.month > 2:
             day += 1
         moment = day * self.DAY + stamp.second
         if self.now is not None:
             while moment - self.now > 183 * self.DAY:
-                moment -= 366 * self.DAY
+                moment -= 365 * self.DAY
         return moment
 
 
@@ -161,7 +169,8 @@ class Assembler:
         self._track = track
         self._headed: dict[Speaker, _Open] = {}
         self._bare: dict[Speaker, _Open] = {}
-        self._pending: dict[Speaker, str] = {}
+        self._pending: dict[str | None, tuple[Parsed, int, int]] = {}
+        """Line that a container runtime cut, by host: joined so far, with the number and offset of its last part."""
 
         self.bare_last = 0
         """Number of the last line that joined a block of bare lines."""
@@ -236,7 +245,10 @@ class Assembler:
 
     def close(self) -> list[Record]:
         """End of input, or of a run: everything open is complete."""
-        done = [self._record(o) for o in (*self._headed.values(), *self._bare.values())]
+        done: list[Record] = []
+        for host in list(self._pending):
+            self._take_pending(host, done)
+        done += [self._record(o) for o in (*self._headed.values(), *self._bare.values())]
         self._headed.clear()
         self._bare.clear()
         return sorted(done, key=lambda r: r.first.number)
@@ -317,13 +329,26 @@ class Assembler:
         return inner
 
     def _take(self, parsed: Parsed, number: int, offset: int, done: list[Record]) -> None:
+        before = self._pending.pop(parsed.host, None) if self._pending else None
+        if before is not None:
+            if parsed.level is None:
+                parsed = replace(parsed, text=before[0].text + parsed.text)
+            else:  # not the rest of that line, but another
+                self._take_whole(_again(before[0]), before[1], before[2], done)
+        if parsed.partial and len(parsed.text) < MAX_RECORD:
+            self._pending[parsed.host] = parsed, number, offset
+            if len(self._pending) > MAX_OPEN:
+                self._take_pending(next(iter(self._pending)), done)
+            return
+        self._take_whole(parsed if before is None else _again(parsed), number, offset, done)
+
+    def _take_pending(self, host: str | None, done: list[Record]) -> None:
+        """The rest of this line will not come: what there is of it is the line."""
+        parsed, number, offset = self._pending.pop(host)
+        self._take_whole(_again(parsed), number, offset, done)
+
+    def _take_whole(self, parsed: Parsed, number: int, offset: int, done: list[Record]) -> None:
         speaker: Speaker = (parsed.host, parsed.pid, parsed.rank if parsed.pid is None else None)
-        if parsed.partial or speaker in self._pending:
-            joined = self._pending.pop(speaker, "") + parsed.text
-            if parsed.partial and len(joined) < MAX_RECORD:
-                self._pending[speaker] = joined
-                return
-            parsed = parse_line(joined) if parsed.level is None else parsed
         if parsed.level is not None or parsed.kind in ("shell", "kernel"):
             self._take_headed(parsed, speaker, Line(number, offset, parsed.text), done)
         else:
@@ -332,9 +357,10 @@ class Assembler:
     def time(self, parsed: Parsed) -> float | None:
         """The program's own time drives the clock; a wrapper's only where the program printed none so far."""
         if parsed.stamp is not None and parsed.kind != "nginx":
+            time = self.clock.time(parsed.stamp)
             if parsed.outer is not None and parsed.outer.year is not None:
                 self.clock.year = parsed.outer.year
-            return self.clock.time(parsed.stamp)
+            return time
         if parsed.outer is not None:
             self.clock.year = parsed.outer.year or self.clock.year
             if self.clock.now is None:
@@ -552,6 +578,12 @@ class Assembler:
             table = self._headed or self._bare
             oldest = min(table, key=lambda s: table[s].last)
             done.append(self._record(table.pop(oldest)))
+
+
+def _again(parsed: Parsed) -> Parsed:
+    """What was joined is read anew, for its header stands in the first part; the wrapper is known already."""
+    found = parse_line(parsed.text) if parsed.level is None else replace(parsed, partial=False)
+    return replace(found, host=found.host or parsed.host, outer=found.outer or parsed.outer)
 
 
 def _prefixed(speaker: Speaker) -> bool:

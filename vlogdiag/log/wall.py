@@ -25,7 +25,6 @@ STEADY_S = 30.0
 """A zone that is neither UTC nor this machine's own must hold for so long: history may hit a quarter by chance."""
 DAY = 86_400.0
 HALF_YEAR = 183 * DAY
-YEAR = 366 * DAY
 
 
 class WallZone:
@@ -64,5 +63,5 @@ def _utc(clock: LogClock, wall: float) -> float:
     second = parts.tm_hour * 3600 + parts.tm_min * 60 + parts.tm_sec + wall % 1.0
     moment = clock.near(Stamp(parts.tm_mon, parts.tm_mday, second, None, ""))
     while clock.now is not None and clock.now - moment > HALF_YEAR:
-        moment += YEAR  # the wall clock has passed New Year, the log has not
+        moment += clock.year_days * DAY  # the wall clock has passed New Year, the log has not
     return moment

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vlogdiag.log.headers import Stamp
 from vlogdiag.log.records import LogClock
 
-__all__ = ["Moment", "WhenError", "parse_moment", "place"]
+__all__ = ["Moment", "WhenError", "parse_moment", "window"]
 
 RELATIVE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*(s|m|min|h|d)\Z")
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
@@ -32,6 +32,11 @@ class Moment:
     day: int | None = None
     year: int | None = None
 
+    @property
+    def bare(self) -> bool:
+        """A time of day without a date."""
+        return self.second is not None and self.day is None
+
 
 def parse_moment(text: str) -> Moment:
     """Read one moment; raises WhenError."""
@@ -49,11 +54,25 @@ def parse_moment(text: str) -> Moment:
     raise WhenError(f"{text!r} is no moment; write 30m, 2h, 23:18, '11-30 23:18:15' or 2026-11-30T23:18:15")
 
 
-def place(moment: Moment, clock: LogClock) -> float | None:
-    """The moment in seconds on the log's clock; None when the log has no times."""
-    now = clock.now
-    if now is None:
+def window(since: Moment | None, until: Moment | None, clock: LogClock) -> tuple[float, float] | None:
+    """From when to when, in seconds on the log's clock; None when the log has no times.
+
+    A time of day that the log's last day has not reached belongs to the day before: `--since 23:18` of a log that ends
+    at 00:05. The end of a window goes back with its beginning only, for one that lies ahead leaves nothing out.
+    """
+    if clock.now is None:
         return None
+    low = place(since, clock, clock.now) if since is not None else float("-inf")
+    high = place(until, clock, clock.now) if until is not None else float("inf")
+    if since is not None and since.bare and low > clock.now:
+        low -= LogClock.DAY
+    if until is not None and until.bare and high > clock.now and high - LogClock.DAY >= low > float("-inf"):
+        high -= LogClock.DAY
+    return low, high
+
+
+def place(moment: Moment, clock: LogClock, now: float) -> float:
+    """The moment in seconds on the log's clock, which shows `now`; a time of day is one of its last day."""
     if moment.before_end is not None:
         return now - moment.before_end
     if moment.month is None or moment.day is None:

@@ -25,7 +25,7 @@ AFTER = 16
 BEFORE = 64
 """At most this many lines before a hit are looked at for the beginning of its record."""
 CARRY = 16 * 1024
-"""Bytes kept of what was not worth reading, for records that begin just before the next chunk."""
+"""Bytes before a hit's line in which its record's beginning is looked for; so many are kept for the next chunk."""
 SERVING = (b"throughput: ", b'"POST ')
 """The first statistics line or answered request says that the run serves."""
 SMALL = 32 * 1024
@@ -118,6 +118,11 @@ class Windows:
             self._rest, self._beyond = b"", 0
 
     @property
+    def cutting(self) -> bool:
+        """Some of the line in progress was left out; its end will be read by `whole_lines` itself."""
+        return bool(self._beyond)
+
+    @property
     def place(self) -> tuple[int, int]:
         """Whole lines and their bytes taken so far, those that are kept unread included."""
         return self.number + self._carry.count(b"\n"), self.offset + len(self._carry)
@@ -139,16 +144,13 @@ class Windows:
             chunk, self._carry = self._carry + chunk, b""  # its first record may have begun in what was kept
             self._read(chunk, 0, len(chunk))
             return
-        shift = len(self._carry)
-        if shift and hits and hits[0] < CARRY:  # its record may begin in what was kept
-            chunk = self._carry + chunk
-            self._carry = b""
+        reach = chunk.rfind(b"\n", 0, hits[0]) + 1 if hits else len(chunk)
+        near = reach <= CARRY  # a record may begin in what was kept
+        shift = 0
+        if near or self._hot > self.number:
+            chunk, shift, self._carry = self._carry + chunk, len(self._carry), b""
         else:
-            shift = 0
-            if self._carry and self._hot <= self.number:
-                self._settle()
-            elif self._carry:
-                chunk, shift, self._carry = self._carry + chunk, len(self._carry), b""
+            self._settle()
         self._windows(chunk, hits, shift)
 
     def _windows(self, chunk: bytes, hits: Sequence[int], shift: int) -> None:
@@ -175,7 +177,7 @@ class Windows:
             lines = chunk.count(b"\n", begin, hit)
             self._hot = self.number + lines + 1 + AFTER
         if position < size:
-            keep = max(position, chunk.rfind(b"\n", position, max(position, size - CARRY)) + 1)
+            keep = max(position, chunk.rfind(b"\n", position, max(position, size - CARRY)) + 1)  # at least CARRY
             if keep > position:
                 self._skip(chunk, position, keep)
             self._carry += chunk[keep:] if keep < size else b""
@@ -186,10 +188,15 @@ class Windows:
         if own.level is not None and own.level >= 40:
             return line  # every line of such a record is a hit itself
         begin = line
+        low = max(low, line - CARRY)
         for _ in range(BEFORE if own.level is not None else AFTER):
             if begin <= low:
                 break
-            before = chunk.rfind(b"\n", low, begin - 1) + 1 or low
+            before = chunk.rfind(b"\n", low, begin - 1) + 1
+            if not before:
+                if low and chunk[low - 1 : low] != b"\n":
+                    break  # it begins before all that is kept between chunks
+                before = low
             other = parse_line(_text(chunk[before : begin - 1]))
             if own.level is not None:
                 if other.key != own.key or not own.key:
@@ -202,16 +209,19 @@ class Windows:
         return begin
 
     def _skip(self, chunk: bytes, start: int, end: int) -> None:
+        places = {} if self._reader.served else {mark: chunk.find(mark, start, end) for mark in SERVING}
         while not self._reader.served:  # the first statistics line says that the run is serving
-            places = [at for mark in SERVING if (at := chunk.find(mark, start, end)) >= 0]
-            if not places:
+            at = min((at for at in places.values() if at >= 0), default=-1)
+            if at < 0:
                 break
-            at = min(places)
             line = chunk.rfind(b"\n", start, at) + 1 or start
             if line > start:
                 self._pass(chunk, start, line)
             start = chunk.find(b"\n", at) + 1
             self._one(chunk, line, start)
+            for mark, place in places.items():
+                if 0 <= place < start:  # each mark is looked for once in every stretch
+                    places[mark] = chunk.find(mark, start, end)
         if start < end:
             self._pass(chunk, start, end)
 
