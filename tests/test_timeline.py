@@ -152,7 +152,7 @@ def test_starts_are_compared_when_one_is_much_slower() -> None:
 
 def test_every_statistics_line_is_a_row_of_the_csv() -> None:
     out = io.StringIO()
-    write_csv(timeline(PRESSURE), out)
+    write_csv([timeline(PRESSURE)], out)
     rows = list(csv.DictReader(io.StringIO(out.getvalue())))
     assert len(rows) == 21
     assert rows[-1]["preemptions"] == "5" and rows[-1]["waiting"] == "3" and rows[0]["time"] == "11-30 10:10:00"

@@ -56,11 +56,11 @@ def compare(
 
 def _read(log: LogPath, rules: Rules, version: str | None) -> Timeline:
     from vlogdiag.log.discover import SourceError
-    from vlogdiag.log.sources import read_chunks
+    from vlogdiag.scan import whole_log
     from vlogdiag.timeline import read_timeline
 
     try:
-        timeline = read_timeline(log.name, read_chunks(log), rules, version=version)
+        timeline = read_timeline(log.name, whole_log(log), rules, version=version)
     except SourceError as error:
         fail(str(error), BLIND)
     if timeline.result is None or not timeline.result.summary.recognised:

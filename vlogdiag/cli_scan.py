@@ -135,9 +135,8 @@ def _print_timelines(
 ) -> None:
     """Read the logs once more, every statistics line of them."""
     from vlogdiag.log.discover import SourceError, discover
-    from vlogdiag.log.sources import read_chunks
     from vlogdiag.report.timeline import render
-    from vlogdiag.scan import snapshot_of
+    from vlogdiag.scan import whole_log
     from vlogdiag.timeline import read_timeline, write_csv
 
     if "-" in paths:
@@ -146,9 +145,7 @@ def _print_timelines(
     timelines = []
     for log in logs:
         try:
-            bundle = snapshot_of(log)
-            chunks = read_chunks(log) if bundle is None else bundle.chunks()
-            timelines.append(read_timeline(log.name, chunks, rules, version=version))
+            timelines.append(read_timeline(log.name, whole_log(log), rules, version=version))
         except SourceError:
             continue  # complained about before
     if show:
@@ -157,8 +154,7 @@ def _print_timelines(
     try:
         if csv is not None:
             with csv.open("w", encoding="utf-8", newline="") as file:
-                for one in timelines:
-                    write_csv(one, file)
+                write_csv(timelines, file)
         if html is not None:
             from vlogdiag.report.html import render as page
 

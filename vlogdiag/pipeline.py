@@ -26,7 +26,8 @@ from vlogdiag.loading import Rules
 from vlogdiag.log.edges import edge_lines, last_life
 from vlogdiag.log.indent import Indent
 from vlogdiag.log.prefilter import Gates, Prefilter, is_statistics, matters
-from vlogdiag.log.records import QUOTING, Assembler, LogClock
+from vlogdiag.log.quoted import QUOTING, is_quotation, without_data
+from vlogdiag.log.records import Assembler, LogClock
 from vlogdiag.log.when import Moment, window
 from vlogdiag.log.windows import HEAD_LINES, MAX_LINE, Windows
 from vlogdiag.model import (
@@ -51,6 +52,7 @@ from vlogdiag.values import Quantity
 __all__ = ["Pipeline", "Result", "report_of"]
 
 MAX_RUNS = 1_000
+MAX_HOSTS = 1_000
 DEFAULT_PORT = 8000
 """Where `vllm serve` listens unless told otherwise, in every version."""
 
@@ -116,6 +118,7 @@ class Pipeline:
         self._windows = Windows(self, prefilter)
         self._indent = Indent()
         self._recognised = False
+        self._hosts: set[str] = set()  # containers, pods and machines whose lines are vLLM's
         self._uncounted = 0  # matches of a run that has too many distinct ones
         self._last_run = 1
         self._anchor: tuple[float | None, float] | None = None
@@ -282,6 +285,7 @@ class Pipeline:
         twin.on_statistics = None
         twin._owned = set()
         twin._hits = dict(self._hits)
+        twin._hosts = set(self._hosts)
         twin._tracker = self._tracker.fork(twin._close_open)
         twin._facts = self._facts.fork(self._tracker.current.number)
         twin._timed = self._timed.fork(twin._scope)
@@ -411,6 +415,14 @@ class Pipeline:
         if not self._recognised:
             known = _is_vllm(record.kind, record.origin.process, record.first.text, record.source)
             self._recognised = known or self._tracker.current.marked
+        host = record.origin.host
+        if (
+            host is not None
+            and host not in self._hosts
+            and len(self._hosts) < MAX_HOSTS
+            and _is_vllm(record.kind, record.origin.process, record.first.text, record.source)
+        ):
+            self._hosts.add(host)
         if record.kind == "vllm" and record.source is not None and tells_version(record):
             self._facts.shape(record.run, record.origin.process, record.bracket)
         self._readings.saw(record)
@@ -420,6 +432,9 @@ class Pipeline:
                 self.on_statistics(parse_statistics(text), record)
             if not matters(text):
                 return
+        shorn = without_data(record, text)
+        if shorn is not record:
+            record, text = shorn, shorn.text
         gates = self.gates.found(text)
         self._facts.take(record, text, gates)
         if record.run != self._last_run:  # a new start: what the one before was silent about no longer matters
@@ -427,8 +442,8 @@ class Pipeline:
             self._last_run = record.run
             if self._keep_runs is not None:
                 self._forget(record.run - self._keep_runs)
-        if text.startswith(("Received request ", "Generated response ")) or " details: prompt: " in text[:200]:
-            return  # somebody's words: no failure, whatever they quote
+        if is_quotation(record, text):
+            return
         detections = [*self._matcher.match(record, text, gates), *self._timed.take(record, text, gates)]
         error = is_error(record, text)
         if not text.startswith(QUOTING):
@@ -501,7 +516,11 @@ class Pipeline:
         return judged
 
     def _judge_run(self, run: Run, before: frozenset[str]) -> _Judged:
-        hits = [hit for hit in self._hits.get(run.number, {}).values() if self._inside(hit.times)]
+        hits = [
+            hit
+            for hit in self._hits.get(run.number, {}).values()
+            if self._inside(hit.times) and not self._foreign(hit.lead.record)
+        ]
         facts = self._facts_of(run.number)
         found, orphans = incidents.judge(hits, self._rules.book, run, facts, given=self._given, before=before)
         causes = incidents.names_of(found, self._rules.book)
@@ -521,6 +540,13 @@ class Pipeline:
             return True
         asked = window(self._since, self._until, self._assembler.clock)
         return asked is None or any(asked[0] <= t <= asked[1] for t in times)
+
+    def _foreign(self, record: Record) -> bool:
+        """A traceback of another container, beside vLLM's own, in `docker compose logs` and the like."""
+        host = record.origin.host
+        if host is None or not self._hosts or host in self._hosts or record.level is not None:
+            return False
+        return is_raised(record) and "vllm" not in record.text
 
     def _in_window(self, record: Record) -> bool:
         return self._inside([record.time] if record.time is not None else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -13,17 +14,17 @@ from typing import TYPE_CHECKING, BinaryIO
 from vlogdiag import __version__
 from vlogdiag.loading import Rules, load
 from vlogdiag.log.discover import LogPath, SourceError, discover
-from vlogdiag.log.prefilter import Prefilter
+from vlogdiag.log.prefilter import Gates, Prefilter
 from vlogdiag.log.sources import SourceBroken, read_chunks
 from vlogdiag.log.sources_order import oldest_first
 from vlogdiag.log.when import Moment
-from vlogdiag.model import Finding, Reading, Report, SourceSummary
+from vlogdiag.model import Finding, Position, Reading, Report, SourceSummary
 from vlogdiag.pipeline import Pipeline, Result, only_run, prefilter_of, report_of
 
 if TYPE_CHECKING:
     from vlogdiag.snapshot.read_bundle import BundleLog
 
-__all__ = ["Look", "Scan", "diagnose_paths", "scan_log", "scan_paths"]
+__all__ = ["Look", "Scan", "Searches", "diagnose_paths", "scan_log", "scan_paths", "whole_log"]
 
 Progress = Callable[[int, int | None], None]
 CHUNK = 1 << 20
@@ -62,6 +63,14 @@ class Scan:
         return not self.problems
 
 
+class Searches:
+    """Literals of one set of rules, compiled when they are first used and then for every log."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.prefilter = prefilter_of(rules)
+        self.gates: Gates | None = None
+
+
 def scan_log(
     log: LogPath,
     rules: Rules,
@@ -69,12 +78,21 @@ def scan_log(
     *,
     stdin: BinaryIO | None = None,
     progress: Progress | None = None,
+    searches: Searches | None = None,
 ) -> tuple[Result, tuple[str, ...]]:
     """Diagnose one log; returns what it gave and what was wrong with it (nothing, as a rule)."""
-    prefilter = prefilter_of(rules)
+    searches = searches or Searches(rules)
+    prefilter = searches.prefilter
     pipeline = Pipeline(
-        rules, source=log.name, version=look.version, prefilter=prefilter, since=look.since, until=look.until
+        rules,
+        source=log.name,
+        version=look.version,
+        prefilter=prefilter,
+        gates=searches.gates,
+        since=look.since,
+        until=look.until,
     )
+    searches.gates = pipeline.gates
     pipeline.replay(look.readings())
     notices: list[str] = []
     problem: str | None = None
@@ -107,6 +125,12 @@ def scan_log(
         outside = f"{log.name}: nothing went wrong between --since and --until; what lies outside was not judged"
         result = replace(result, notices=(*result.notices, outside), summary=replace(result.summary, runs=()))
     return result, (*([problem] if problem else []), *_problems(log, result))
+
+
+def whole_log(log: LogPath) -> Iterable[bytes]:
+    """A log's chunks in the order of time, out of the snapshot that it is in. Raises SourceError, when read too."""
+    bundle = snapshot_of(log)
+    return bundle.chunks(CHUNK) if bundle is not None else oldest_first(log, read_chunks(log, size=CHUNK)).chunks
 
 
 def snapshot_of(log: LogPath) -> BundleLog | None:
@@ -173,11 +197,15 @@ def renumbered(result: Result, number_of: Callable[[int], int]) -> Result:
     def turn(number: int | None) -> int | None:
         return None if number is None else number_of(number)
 
+    def position(p: Position) -> Position:
+        return replace(p, line=turn(p.line), offset=None)  # bytes were counted in the order of reading
+
     def finding(f: Finding) -> Finding:
         return replace(
             f,
-            first=replace(f.first, line=turn(f.first.line)),
-            last=replace(f.last, line=turn(f.last.line)),
+            ask=f.ask and f.ask.replace(f"LOG:{f.first.line}`", f"LOG:{turn(f.first.line)}`"),
+            first=position(f.first),
+            last=position(f.last),
             evidence=tuple(replace(e, line=turn(e.line)) for e in f.evidence),
             consequences=tuple(replace(c, line=turn(c.line), last_line=turn(c.last_line)) for c in f.consequences),
         )
@@ -186,10 +214,20 @@ def renumbered(result: Result, number_of: Callable[[int], int]) -> Result:
         result,
         findings=tuple(finding(f) for f in result.findings),
         unexplained=tuple(replace(u, line=turn(u.line) or 1) for u in result.unexplained),
+        notices=tuple(
+            re.sub(rf"(?<={re.escape(result.summary.path)}:)\d+(?=: )", lambda m: str(turn(int(m[0]))), notice)
+            for notice in result.notices
+        ),
         summary=replace(
             result.summary,
             runs=tuple(
-                replace(r, first_line=turn(r.first_line), last_line=turn(r.last_line)) for r in result.summary.runs
+                replace(
+                    r,
+                    first_line=turn(r.first_line),
+                    last_line=turn(r.last_line),
+                    ended=r.ended and position(r.ended),
+                )
+                for r in result.summary.runs
             ),
         ),
     )
@@ -202,8 +240,10 @@ def scan_paths(
     logs, errors = discover(paths)
     problems = [str(error) if error.path else error.reason for error in errors]
     results: list[Result] = [Result(SourceSummary(error.path, error=error.reason)) for error in errors]
+    searches = Searches(rules)
     for log in logs:
-        result, wrong = scan_log(log, rules, look, stdin=getattr(sys.stdin, "buffer", None), progress=progress)
+        stdin = getattr(sys.stdin, "buffer", None)
+        result, wrong = scan_log(log, rules, look, stdin=stdin, progress=progress, searches=searches)
         starts = len(result.summary.runs)
         if look.run.isdigit() and int(look.run) > starts > 0:
             wrong = (*wrong, f"{log.name}: it has {starts} start{'s' if starts > 1 else ''}, no start {look.run}")

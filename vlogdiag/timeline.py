@@ -10,6 +10,7 @@ from typing import IO
 from vlogdiag.diagnosis.runs import Run
 from vlogdiag.diagnosis.statistics import Statistics
 from vlogdiag.loading import Rules
+from vlogdiag.log.sources import SourceBroken
 from vlogdiag.model import Phase, Record
 from vlogdiag.pipeline import Pipeline, Result
 
@@ -19,6 +20,7 @@ MAX_POINTS = 200_000
 """Statistics lines kept; beyond it every second one is dropped, again and again, so that the shape stays."""
 HIGH_USAGE = 0.95
 COLUMNS = (
+    "log",
     "time",
     "run",
     "engine",
@@ -107,9 +109,13 @@ def read_timeline(path: str, chunks: Iterable[bytes], rules: Rules, *, version: 
             timeline.thinned *= 2
 
     pipeline.on_statistics = keep
-    for chunk in chunks:
-        pipeline.feed(chunk)
-    timeline.result = pipeline.close()
+    problem = None
+    try:
+        for chunk in chunks:
+            pipeline.feed(chunk)
+    except SourceBroken as error:  # what it held up to there is shown
+        problem = str(error)
+    timeline.result = pipeline.close(problem)
     timeline.starts = tuple(_start(run) for run in pipeline.runs)
     return timeline
 
@@ -189,11 +195,11 @@ def _span(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
-def write_csv(timeline: Timeline, file: IO[str]) -> None:
+def write_csv(timelines: Iterable[Timeline], file: IO[str]) -> None:
     """One row per statistics line; empty means the line did not say."""
     out = csv.writer(file)
     out.writerow(COLUMNS)
-    for point in timeline.points:
+    for path, point in ((timeline.path, point) for timeline in timelines for point in timeline.points):
         s = point.statistics
         values = (
             s.engine,
@@ -206,4 +212,4 @@ def write_csv(timeline: Timeline, file: IO[str]) -> None:
             s.prefix_hits,
             s.media_hits,
         )
-        out.writerow((point.stamp, point.run, *("" if v is None else f"{v:g}" for v in values)))
+        out.writerow((path, point.stamp, point.run, *("" if v is None else f"{v:g}" for v in values)))

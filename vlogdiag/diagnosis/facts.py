@@ -14,7 +14,7 @@ from typing import Any
 
 from vlogdiag.catalog import Versions
 from vlogdiag.diagnosis import arguments
-from vlogdiag.log.records import QUOTING
+from vlogdiag.log.quoted import QUOTING
 from vlogdiag.model import Level, Line, Record, line_at
 from vlogdiag.signatures.templates import Pattern
 from vlogdiag.values import Kind, Quantity

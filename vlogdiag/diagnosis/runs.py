@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from vlogdiag.log.headers import Parsed
-from vlogdiag.log.records import QUOTING, Context
+from vlogdiag.log.quoted import QUOTING
+from vlogdiag.log.records import Context
 from vlogdiag.model import Level, Phase, Record
 
 __all__ = ["MARK_LITERALS", "Run", "RunTracker"]

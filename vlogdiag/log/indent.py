@@ -30,7 +30,11 @@ class Indent:
             return line
         if line.startswith(self.text):
             return line[len(self.text) :]
-        return "" if line == self.text.rstrip() else line
+        if line == self.text.rstrip():
+            return ""
+        if _begins(line):
+            self.text = ""  # a header without it: it was that one line's own
+        return line
 
     def _decide(self, line: str) -> str | None:
         before = BEFORE.match(line)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vlogdiag.log.headers import Parsed, Stamp, parse_line
 from vlogdiag.model import Level, Line, Origin, Phase, Record
 
-__all__ = ["QUOTING", "Assembler", "Context", "LogClock"]
+__all__ = ["Assembler", "Context", "LogClock"]
 
 MAX_RECORD = 64 * 1024
 """A record longer than this is cut: what follows begins a new one. No message that matters is longer."""
@@ -48,8 +48,6 @@ KERNEL_AHEAD = 900
 """Seconds that a kernel line may lie after the last line with a time: less than any two time zones are apart."""
 REQUEST = re.compile(r"Received request [\w.-]{1,200}: prompt: |Request [\w.-]{1,200} details: prompt: ")
 REQUEST_END = ("params: ", "sampling_params", "lora_request")
-QUOTING = ("Received request ", "Request ", "Generated response ")
-"""How messages begin that hold somebody's prompt or a model's answer: their words are no marks and no facts."""
 BANNER = "█"
 """Stands in the banner (0.15.0 and later), whose third line says that a server starts."""
 STANDALONE = ("usage: ", "Process ", "INFO:", "NVRM:")
@@ -78,6 +76,8 @@ class LogClock:
 
     def __init__(self) -> None:
         self.now: float | None = None
+        self.began: float | None = None
+        """The first time that the log told."""
         self.year: int | None = None
         self._base = 0
         """Days from the first year's New Year to this year's."""
@@ -106,6 +106,8 @@ class LogClock:
         if stamp.year is not None:
             self.year = stamp.year
         moment = place * self.DAY + stamp.second
+        if self.began is None:
+            self.began = moment
         if self.now is None or moment > self.now:
             self.now = moment
         return moment

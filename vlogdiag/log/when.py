@@ -57,14 +57,16 @@ def parse_moment(text: str) -> Moment:
 def window(since: Moment | None, until: Moment | None, clock: LogClock) -> tuple[float, float] | None:
     """From when to when, in seconds on the log's clock; None when the log has no times.
 
-    A time of day that the log's last day has not reached belongs to the day before: `--since 23:18` of a log that ends
-    at 00:05. The end of a window goes back with its beginning only, for one that lies ahead leaves nothing out.
+    A time of day that the log's last day has not reached belongs to the day before, if the log goes back so far:
+    `--since 23:18` where it ends at 00:05. The end of a window goes back with its beginning only, for one that lies
+    ahead leaves nothing out.
     """
     if clock.now is None:
         return None
     low = place(since, clock, clock.now) if since is not None else float("-inf")
     high = place(until, clock, clock.now) if until is not None else float("inf")
-    if since is not None and since.bare and low > clock.now:
+    days = clock.now // LogClock.DAY - (clock.began or 0.0) // LogClock.DAY
+    if since is not None and since.bare and low > clock.now and days:
         low -= LogClock.DAY
     if until is not None and until.bare and high > clock.now and high - LogClock.DAY >= low > float("-inf"):
         high -= LogClock.DAY
