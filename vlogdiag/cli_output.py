@@ -31,7 +31,7 @@ class _Raw(io.FileIO):
 def outlive_readers() -> None:
     """Put such streams in the place of standard output and error; closed ones (`>&-`) become ones that take all."""
     sys.stdout = _open(sys.stdout)
-    sys.stderr = _open(sys.stderr)
+    sys.stderr = _open(sys.stderr, at_once=True)
 
 
 def reader_gone() -> bool:
@@ -40,7 +40,7 @@ def reader_gone() -> bool:
     return bool(getattr(raw, "gone", False))
 
 
-def _open(stream: TextIO | None) -> TextIO:
+def _open(stream: TextIO | None, *, at_once: bool = False) -> TextIO:
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8", errors="backslashreplace")
     if not isinstance(stream, io.TextIOWrapper):
@@ -51,7 +51,6 @@ def _open(stream: TextIO | None) -> TextIO:
         encoding=stream.encoding,
         # Bytes that are no text may stand in names and logs.
         errors="backslashreplace",
-        newline=None,
-        line_buffering=stream.line_buffering,
+        line_buffering=at_once or stream.line_buffering or stream.write_through,
         write_through=stream.write_through,
     )
