@@ -46,10 +46,76 @@ HF = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
         ("Aug 20 21:07:15 gpubox3 vllm[1]: up", "Aug 20 21:07:15 <host-1> vllm[1]: up"),
         ("gpubox3:46:46 [0] NCCL INFO Using eth0:10.0.0.7<0>", "<host-1>:46:46 [0] NCCL INFO Using eth0:<ip-1><0>"),
         ("Cannot connect to host gpubox3:443 ssl", "Cannot connect to host <host-1>:443 ssl"),
+        # a constant without quotes ends where the next entry begins
+        ("cfg={'hf_token':None,'password':'hunter2!'}", "cfg={'hf_token':None,'password':'<password-1>'}"),
+        ("{'hf_token':True,'api_key':['a1b2c3d4e5']}", "{'hf_token':True,'api_key':['<token-1>']}"),
+        ('{"hf_token":null,"password":"hunter2!"}', '{"hf_token":null,"password":"<password-1>"}'),
+        ("{'hf_token':17,'password':'hunter2!'}", "{'hf_token':17,'password':'<password-1>'}"),
+        # pairs of a name and its value
+        ('{"name":"HF_TOKEN","value":"plainword"}', '{"name":"HF_TOKEN","value":"<token-1>"}'),
+        ("{'name': 'VLLM_API_KEY', 'value': 'plainword'}", "{'name': 'VLLM_API_KEY', 'value': '<token-1>'}"),
+        ('{"value":"plainword","name":"HF_TOKEN"}', '{"value":"<token-1>","name":"HF_TOKEN"}'),
+        ("EnvVar(name='DB_PW', value='plainword')", "EnvVar(name='DB_PW', value='<password-1>')"),
+        ("('HF_TOKEN', 'plainword')", "('HF_TOKEN', '<token-1>')"),
+        ('"api_keys": {"alice": "one", "bob": "two"}', '"api_keys": {"alice": "<token-1>", "bob": "<token-2>"}'),
+        # other programs' command lines and files
+        ("curl -u bob:plainword http://127.0.0.1/", "curl -u <user-1>:<password-1> http://127.0.0.1/"),
+        ("docker login -u bob -p plainword", "docker login -u bob -p <password-1>"),
+        ("sshpass -p plainword ls", "sshpass -p <password-1> ls"),
+        ("mysql -u root -pplainword db", "mysql -u root -p<password-1> db"),
+        ("redis-cli -a plainword ping", "redis-cli -a <password-1> ping"),
+        ("ENV HF_TOKEN plainword", "ENV HF_TOKEN <token-1>"),
+        ("setx HF_TOKEN plainword", "setx HF_TOKEN <token-1>"),
+        ("machine x.y login bob password plainword", "machine x.y login bob password <password-1>"),
+        # sentences that refuse a key
+        ("ValueError: Invalid API key: plainword", "ValueError: Invalid API key: <token-1>"),
+        ("Unauthorized: api key 'plainword' is not valid", "Unauthorized: api key '<token-1>' is not valid"),
+        ("DB_PW=plainword", "DB_PW=<password-1>"),
+        ("MY_PAT=plainword", "MY_PAT=<token-1>"),
+        ("SECRET_KEY_BASE=plainword", "SECRET_KEY_BASE=<token-1>"),
     ],
 )
 def test_spellings_of_secrets(line: str, cleaned: str) -> None:
     assert Redactor().line(line) == cleaned
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Invalid API key: please set one with --api-key",
+        "The token 'hello' is not in the vocabulary; the token '<|im_end|>' is",
+        "api key 'OPENAI_API_KEY' is not set",
+        "names: ['HF_TOKEN', 'OPENAI_API_KEY'] and ('HF_TOKEN', 'MODEL_NAME')",
+        "('eos_token', 'pad_token') ['token', 'classification']",
+        "set ENV HF_TOKEN to download gated models",
+        "{'hf_token':None,'enforce_eager':True}",
+        '{"name":"HF_HOME","value":"/data/hf"} {"name":"HF_TOKEN","valueFrom":{"secretKeyRef":{"name":"hf"}}}',
+        "login with password authentication failed",
+        "file_pat=*.log",
+        "curl -s http://127.0.0.1:8000/health -p",
+        "mysql --port 3306",
+        "'credentials': {'type': 'service_account', 'region': 'eu-west'}",
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(line: str) -> None:
+    assert Redactor().line(line) == line
+
+
+def test_the_value_of_a_pair_on_the_next_line() -> None:
+    lines = [
+        "        - name: HF_TOKEN\n",
+        "          value: plainword\n",
+        "        - name: MODE\n",
+        "          value: plainwords\n",
+        '    "name": "VLLM_API_KEY",\n',
+        '    "value": "otherword"\n',
+        "        - name: HF_TOKEN\n",
+        "          valueFrom:\n",
+        "            secretKeyRef:\n",
+    ]
+    cleaned = list(redact_stream(lines, Redactor()))
+    hidden = {1: "          value: <token-1>\n", 5: '    "value": "<token-2>"\n'}
+    assert cleaned == [hidden.get(k, line) for k, line in enumerate(lines)]
 
 
 def test_prompts_are_replaced_by_length_and_digest() -> None:
@@ -294,6 +360,9 @@ HOSTILE = (
         "-----BEGIN PRIVATE KEY-----",
         "prompt_token_ids=[",
     ),
+    *("curl ", "mysql -x ", "docker login ", "login b password ", "machine ", "invalid api key: ", "api key '"),
+    *('"name": "HF_TOKEN", ', "value: A_TOKEN, name: ", "ENV A_TOKEN ", "('A_TOKEN', 'b', ", "api_keys: {'a': 'b', "),
+    *("hf_token:None,", "A_PAT "),
 )
 
 

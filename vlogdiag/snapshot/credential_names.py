@@ -8,12 +8,13 @@ from functools import lru_cache
 from vlogdiag.snapshot.spans import words
 
 _PASSWORD = ("password", "passwords", "passwd", "passphrase")
+_SHORT_PASSWORD = ("_pass", "-pass", "_pwd", "-pwd", "_pw", "-pw")
 _TOKEN = tuple(
     words("""
     apikey apikeys accesskey accesskeys accesskeyid secretkey secretaccesskey privatekey encryptionkey signingkey sshkey
     masterkey authkey accountkey subscriptionkey licensekey sharedkey adminkey secret secrets credential credentials
     connectionstring webhook webhookurl sentrydsn apitokens accesstokens authtokens bearertokens secrettokens
-    sharedaccesssignature
+    sharedaccesssignature secretkeybase
     """)
 )
 
@@ -50,7 +51,7 @@ def kind_of_name(name: str) -> str | None:
         return "authorization"
     if bare in ("cookie", "setcookie"):
         return "cookie"
-    if bare.endswith(_PASSWORD) or lower.endswith(("_pass", "-pass", "_pwd", "-pwd")) or last == "pwd":
+    if bare.endswith(_PASSWORD) or lower.endswith(_SHORT_PASSWORD) or last == "pwd":
         return "password"
     if last == "pass" and flag:
         return "password"
@@ -59,6 +60,8 @@ def kind_of_name(name: str) -> str | None:
     if bare.endswith("token"):
         parts = [part.lower() for part in _PARTS.findall(last)][:-1]
         return None if parts and parts[-1] in _VOCABULARY else "token"
+    if last.isupper() and last.endswith("_PAT"):  # a personal access token; `file_pat` is a pattern
+        return "token"
     if last.isupper() and last.endswith("_KEY") and not last.endswith(_PLAIN_KEYS):
         return "token"
     return None

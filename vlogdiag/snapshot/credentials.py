@@ -14,7 +14,7 @@ from vlogdiag.snapshot.quoting import closing
 from vlogdiag.snapshot.spans import TIMEOUT, Span, words
 
 _WORD = regex.compile(
-    r"(?i:key|token|secret|passw|passphrase|[-_]pass\b|pwd|authori[sz]ation|cookie|credential|[-_]auth\b"
+    r"(?i:key|token|secret|passw|passphrase|[-_]pass\b|pwd|[-_]pw\b|[-_]pat\b|authori[sz]ation|cookie|credential|[-_]auth\b"
     r"|connection_?string|dsn|webhook)"
 )
 
@@ -27,6 +27,22 @@ _SIGN = regex.compile(
 _LIST = regex.compile(r"\\*[\"']\s{0,4},\s{0,4}(?=b?\\*[\"'])")
 _BLANK = regex.compile(r"[ \t]{1,8}(?=\S)")
 _OPENING = regex.compile(r"(?:[\w.]{0,24}Secret\w{0,12}\()?(?P<many>[\[({]?)\s{0,4}(?:b?(?P<quote>\\*[\"']))?")
+_KEYED = regex.compile(r"\s{0,4}:\s{0,4}b?(?P<quote>\\*[\"'])")
+_PAIR = regex.compile(r"(?:\\*[\"'])?\s{0,4},\s{0,4}(?:\\*[\"'])?(?i:value)(?:\\*[\"'])?\s{0,4}[:=]\s{0,4}")
+"""`"name": "HF_TOKEN", "value": …`: what stands between the name and its value."""
+_NAMES_A_PAIR = regex.compile(r"\b(?i:name|key)(?:\\*[\"'])?\s{0,4}[:=]\s{0,4}(?:\\*[\"'])?$")
+_VALUE_BEFORE = regex.compile(
+    r"(?i:value)(?:\\*[\"'])?\s{0,4}[:=]\s{0,4}(?:\\*[\"'])?(?P<value>[^\s\"'\\,]{1,256})(?:\\*[\"'])?\s{0,4},\s{0,4}(?:\\*[\"'])?"
+    r"(?i:name|key)(?:\\*[\"'])?\s{0,4}[:=]\s{0,4}(?:\\*[\"'])?$"
+)
+BEFORE = 320
+"""Characters before a name in which the value of a pair may stand."""
+_PAIRS_VALUE = regex.compile(r"(?:^|[\s{\"'\\])value(?:\\*[\"'])?\s{0,4}[:=]\s{0,4}")
+_SETTER = regex.compile(r"(?:^|[\s\"'`;&(/])(?:ENV|setx|setenv|set -[a-zA-Z]{1,4})\s{1,4}$")
+"""Words behind which a variable's value follows its name without a sign: Dockerfile, Windows, csh, fish."""
+_BRACKET = regex.compile(r"[(\[]\s{0,2}[bu]?\\*[\"']$")
+_PAIR_ENDS = regex.compile(r"\\*[\"']\s{0,2}[)\]]")
+_CONSTANT = regex.compile(r"(?i:none|null|nil|true|false)(?=[,;)\]}\s]|$)")
 _NEXT = regex.compile(r"\s{0,4},\s{0,4}b?(?P<quote>\\*[\"'])")
 
 _BARE = regex.compile(r"(?:[^\s\\\"'\x1b]|\\(?![nrtu\"'\\])|[\"'](?!\s|[,;:)\]}]|\\|$)|\\{2}(?![nrtu\"']))+")
@@ -35,7 +51,7 @@ _BARE_IN_JSON = regex.compile(r"(?:[^\s\\\"\x1b]|\\{2}(?![nrtu\"']))+")
 _BARE_PASSWORD = regex.compile(r"(?:[^\s\"'\x1b]|[\"'](?!\s|[,;:)\]}]|\\|$))+")
 _BARE_PASSWORD_IN_JSON = regex.compile(r"(?:[^\s\\\"\x1b]|\\{2})+")
 _REST_OF_HEADER = regex.compile(r"[^\"'\r\n\\]+")
-_NEXT_ASSIGNMENT = regex.compile(r"[,;](?=[\w-]{1,60}[:=])")
+_NEXT_ASSIGNMENT = regex.compile(r"[,;](?=(?:\\*[\"'])?[\w.-]{1,60}(?:\\*[\"'])?[:=])")
 _SCHEME = regex.compile(r"(?i:bearer|basic|token|digest|negotiate|apikey|aws4-hmac-sha256)\s{1,4}")
 _COLOUR_END = re.compile(r"\d{1,3}m")
 _END_OF_FLAG = regex.compile(r"[\s\\\"',]*$")
@@ -66,10 +82,11 @@ _CODE = regex.compile(
 
 
 class Found(NamedTuple):
-    """What a line holds, and whether its last word was a flag whose value must stand on the next line."""
+    """What a line holds, and what of it must go on in the next line."""
 
     spans: list[Span]
-    pending: bool
+    pending: str | None
+    """'word': the last word was a flag; 'pair': it was the name of a pair, whose value is on the next line."""
 
 
 def find_named(line: str, inside_json: bool) -> Found:
@@ -85,12 +102,21 @@ def find_named(line: str, inside_json: bool) -> Found:
         if kind is None:
             continue
         if name.startswith("-") and _END_OF_FLAG.match(line, done, timeout=TIMEOUT):
-            return Found(spans, True)
+            return Found(spans, "word")
+        if _END_OF_FLAG.match(line, done, timeout=TIMEOUT) and _NAMES_A_PAIR.search(line[max(0, start - 24) : start]):
+            return Found(spans, "pair")
         reader = _Reader(line, name, kind, inside_json)
         for span in reader.values(start, done):
             spans.append(span)
             done = max(done, span.end)
-    return Found(spans, False)
+    return Found(spans, None)
+
+
+def find_pairs_value(line: str, inside_json: bool) -> Iterator[Span]:
+    """The value of a pair whose name ended the line before (`value: …`)."""
+    found = _PAIRS_VALUE.search(line, 0, 400, timeout=TIMEOUT)
+    if found is not None:
+        yield from _Reader(line, "value", "token", inside_json).values_at(found.end())
 
 
 def looks_random(value: str) -> bool:
@@ -154,14 +180,49 @@ class _Reader:
             loose = sign["sign"] == ":" and self.name.lower() in _LOOSE
             yield from self._value(sign.end(), query=query, loose=loose)
             return
+        pair = _PAIR.match(line, end, timeout=TIMEOUT)
+        if pair is not None:
+            yield from self._value(pair.end())
+            return
+        head = line[max(0, start - BEFORE) : start]
+        if head[-1:] in ("'", '"', " ", ":") and (before := _VALUE_BEFORE.search(head, timeout=TIMEOUT)) is not None:
+            if not harmless(before["value"], self.kind, self.name):
+                at = start - len(head)
+                yield Span(at + before.start("value"), at + before.end("value"), self.kind)
+            return
+        if _SETTER.search(head[-12:], timeout=TIMEOUT):
+            yield from self._told_value(end)
+            return
         flag = self.name.startswith("-")
         listed = _LIST.match(line, end, timeout=TIMEOUT)
         if listed is not None:  # argv as a list, or the header pairs of an ASGI scope
             paired = self.header or "api-key" in self.name.lower() or line[start - 2 : start] in ("b'", 'b"')
-            if flag or paired:
+            if not (flag or paired) and _BRACKET.search(head[-6:], timeout=TIMEOUT):
+                yield from self._second_of_two(listed.end())
+            elif flag or paired:
                 yield from (s for s in self._value(listed.end()) if not line.startswith("-", s.start))
         elif flag:
             yield from self._flag_values(end)
+
+    def values_at(self, at: int) -> Iterator[Span]:
+        """The values that begin at `at`."""
+        yield from self._value(at)
+
+    def _told_value(self, end: int) -> Iterator[Span]:
+        """`ENV HF_TOKEN X`: what follows after a blank, unless a sentence goes on there."""
+        if blank := _BLANK.match(self.line, end, timeout=TIMEOUT):
+            spans = list(self._value(blank.end()))
+            if spans and self.line[spans[0].start : spans[0].end].lower() not in _PROSE:
+                yield from spans
+
+    def _second_of_two(self, at: int) -> Iterator[Span]:
+        """`('HF_TOKEN', 'X')`; in a longer list, or beside another variable's name, it is only a list of names."""
+        for span in self._value(at):
+            value = self.line[span.start : span.end]
+            name = (value.isupper() and "_" in value) or kind_of_name(value) is not None
+            told = self.name.isupper() or looks_random(value)
+            if told and not name and _PAIR_ENDS.match(self.line, span.end, timeout=TIMEOUT):
+                yield span
 
     def _flag_values(self, end: int) -> Iterator[Span]:
         """`--api-key X`, and the further keys that vLLM takes behind that flag (`--api-key X Y`)."""
@@ -196,9 +257,16 @@ class _Reader:
         while True:
             end = closing(line, start, quote, self.inside_json)
             stop = len(line) if end is None else end
+            keyed = _KEYED.match(line, stop + len(quote), timeout=TIMEOUT) if opening["many"] == "{" else None
+            if keyed is not None:  # a table of secrets, each by its owner's name
+                owner = line[start:stop]
+                quote, start = keyed["quote"], keyed.end()
+                end = closing(line, start, quote, self.inside_json)
+                stop = len(line) if end is None else end
             scheme = _SCHEME.match(line, start, stop, timeout=TIMEOUT)
             first = scheme.end() if scheme else start
-            if not harmless(line[first:stop], self.kind, self.name):
+            secret = keyed is None or self._is_entry(owner, line[first:stop])
+            if secret and not harmless(line[first:stop], self.kind, self.name):
                 yield Span(first, stop, self.kind)
             if end is None or not opening["many"]:
                 return
@@ -207,11 +275,18 @@ class _Reader:
                 return
             quote, start = following["quote"], following.end()
 
+    def _is_entry(self, owner: str, value: str) -> bool:
+        """Whether an entry of a table under a secret's name is one: `credentials` may hold a type and a region too."""
+        many = self.name.lower().endswith("s") and squeezed(self.name) != "credentials"
+        return many or self.kind == "password" or kind_of_name(owner) is not None or looks_random(value)
+
     def _bare(self, at: int, query: bool, loose: bool) -> Iterator[Span]:
         """A value without quotes: up to a blank, and not further than the sentence, the query or the list goes."""
         scheme = _SCHEME.match(self.line, at, timeout=TIMEOUT)
         at = scheme.end() if scheme else at
         whole_header = self.header and not scheme
+        if _CONSTANT.match(self.line, at, timeout=TIMEOUT):
+            return
         run = self._pattern(whole_header).match(self.line, at, timeout=TIMEOUT)
         if run is None:
             return
@@ -220,8 +295,9 @@ class _Reader:
             return
         for mark in ("&", "#") if query else ("&&",):
             value = value.split(mark, 1)[0]
-        cut = _NEXT_ASSIGNMENT.search(value, timeout=TIMEOUT)
-        value = value[: cut.start()] if cut else value
+        # The next entry's name may lie beyond the quote that ends a bare value.
+        cut = _NEXT_ASSIGNMENT.search(self.line, at, at + len(value) + 70, timeout=TIMEOUT)
+        value = value[: cut.start() - at] if cut else value
         trimmed = value.rstrip(",;:)]}>`" if self.kind == "password" else ",;:.)]}>`")
         if self.kind == "password" and value.endswith(")") and "(" in trimmed:
             trimmed = value

@@ -22,8 +22,8 @@ class Detected(NamedTuple):
     spans: list[Span]
     open: str | None
     """Kind of a text that goes on in the next line: 'private-key', 'prompt' or 'output'."""
-    pending: bool
-    """The line ends in a flag whose value must be the next line's first word."""
+    pending: str | None
+    """The line ends in a flag or in the name of a pair, whose value must be on the next line (`credentials.Found`)."""
 
 
 def detect(line: str, *, keep_prompts: bool) -> Detected:
@@ -32,7 +32,7 @@ def detect(line: str, *, keep_prompts: bool) -> Detected:
     lowered = line.lower()
     longest = max(map(len, line.split()), default=0)
     spans: list[Span] = []
-    pending = False
+    pending: str | None = None
     if _may_name(lowered):
         named = find_named(line, inside_json)
         spans += named.spans
@@ -57,7 +57,8 @@ def detect(line: str, *, keep_prompts: bool) -> Detected:
 def _may_name(lowered: str) -> bool:
     """False only if no name of a secret stands in the line; spelled out, since it runs for every line."""
     return (
-        "key" in lowered or "token" in lowered or "secret" in lowered or "pass" in lowered or "pwd" in lowered
+        "key" in lowered or "token" in lowered or "secret" in lowered or "pass" in lowered or "pw" in lowered
+        or "_pat" in lowered or "-pat" in lowered
         or "auth" in lowered or "cookie" in lowered or "credential" in lowered or "dsn" in lowered
         or "webhook" in lowered or "connection" in lowered
     )  # fmt: skip

@@ -20,13 +20,14 @@ _LOOKAHEAD = re.compile(r"\(\?[=!][^()]*\)")
 
 GATES: tuple[str, ...] = (
     # names of secrets
-    r"key|secret|pass|pwd|auth|cookie|credential|dsn|webhook|connection_?string",
+    r"key|secret|pass|pwd|[-_]pw|[-_]pat(?:[^a-z]|$)|auth|cookie|credential|dsn|webhook|connection_?string",
     r"token(?:[^si]|$)",
     r"tokens\\*[\"'`]?\s*[:=]",
     # secrets with a place of their own
     r"[?&;][\w.%-]{2,40}=",
     r"@|://",
     r"bearer|basic [a-z0-9+/]{8}|hook|telegram",
+    r"curl|mysql|mariadb|redis-cli",
     # people
     r"home|users|user|logname|login|owner|account",
     r"id=\d+\(|su: |su\[|sudo",

@@ -7,10 +7,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 
 from vlogdiag.log.headers import ESCAPES, parse_line
+from vlogdiag.snapshot.credentials import find_pairs_value
 from vlogdiag.snapshot.detect import detect
 from vlogdiag.snapshot.encoded import KEY_END
 from vlogdiag.snapshot.placeholders import PLACEHOLDER
 from vlogdiag.snapshot.prompts import AFTER_TEXT
+from vlogdiag.snapshot.quoting import wrapped
 from vlogdiag.snapshot.spans import Span, settle
 
 MAX_LINE = 1 << 20
@@ -47,7 +49,7 @@ class Stream:
         self._header = ""
         self._lines = 0
         self._foreign = 0
-        self._pending = False
+        self._pending: str | None = None
 
     def line(self, text: str) -> str:
         """The line without what must not leave the machine; its end (`\\n`, `\\r\\n` or none) is kept."""
@@ -69,8 +71,8 @@ class Stream:
         bare, escapes = _without_escapes(body) if "\x1b" in body else (body, ())
         spans: list[Span] = []
         if self._pending:
-            self._pending = False
-            spans += _pending_value(bare)
+            spans += _pending_value(bare) if self._pending == "word" else find_pairs_value(bare, wrapped(bare))
+            self._pending = None
         others = self._continue(bare, spans) if self._open else True
         if others and self._gate(bare):
             found = detect(bare, keep_prompts=self._keep_prompts)
