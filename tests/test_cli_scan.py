@@ -423,3 +423,112 @@ def test_the_first_fix_is_on_the_first_screen():
     lines = result.stdout.splitlines()
     assert any("--max-model-len 20896" in line for line in lines[:24])
     assert max(map(len, lines)) <= 80
+
+
+# --- files, numbers and combinations that cannot be meant ----------------------------------------------------------------
+
+
+def test_no_output_is_written_over_what_is_read_or_over_another_output(tmp_path):
+    log = tmp_path / "vllm.log"
+    log.write_bytes(FAULTY.read_bytes())
+    (tmp_path / "again.log").hardlink_to(log)
+    (tmp_path / "link").symlink_to(log)
+    for words in (
+        ["--html", log],
+        ["--timeline-csv", log],
+        ["--html", tmp_path / "again.log"],
+        ["--html", tmp_path / "link"],
+        ["--html", tmp_path / "x", "--timeline-csv", tmp_path / "x"],
+    ):
+        result = scan(log, *words)
+        assert (result.exit_code, result.stdout, "by this very command" in result.stderr) == (2, "", True)
+    assert CliRunner().invoke(app, ["tail", str(log), "--record", str(log)]).exit_code == 2
+    assert CliRunner().invoke(app, ["tail", str(log), "--state", str(log)]).exit_code == 2
+    assert log.read_bytes() == FAULTY.read_bytes() and not (tmp_path / "x").exists()
+
+
+def test_an_output_that_cannot_be_written_does_not_hide_the_findings(tmp_path):
+    nowhere = tmp_path / "nowhere" / "x"
+    for log, status in ((FAULTY, 1), (HEALTHY, 3)):
+        result = scan(log, "--html", nowhere)
+        assert (result.exit_code, str(nowhere) in result.stderr) == (status, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [FAULTY, "--json", "--markdown"],
+        [FAULTY, "--json", "--timeline"],
+        [FAULTY, "--json", "--live"],
+        [FAULTY, "--markdown", "--live"],
+        [FAULTY, "--since", "1h", "--until", "2h"],
+        [FAULTY, "--since", "2026-11-30T10:00", "--until", "2026-11-29T10:00"],
+        [FAULTY, "--run", "²"],
+        [FAULTY, "--run", "9" * 5000],
+        ["-", "--timeline"],
+        ["-", "--html", "x.html"],
+    ],
+    ids=str,
+)
+def test_what_contradicts_itself_is_said_before_anything_is_read(words):
+    result = scan(*words, input="")
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_what_was_left_out_on_purpose_is_not_an_unknown_cause():
+    ignored = scan(FAULTY, "--ignore", "kv-cache-too-small")
+    assert (ignored.exit_code, "left out as asked: kv-cache-too-small" in ignored.stdout) == (0, True)
+    missing = scan(FAULTY, "--run", "9")
+    assert (missing.exit_code, "no start 9" in missing.stderr) == (3, True)
+    assert "not recognised" not in ignored.stdout + missing.stdout
+
+
+def test_a_rules_folder_given_twice_is_read_once_and_an_empty_one_is_said(tmp_path):
+    folder, empty = tmp_path / "mine" / "startup", tmp_path / "empty"
+    folder.mkdir(parents=True)
+    empty.mkdir()
+    words = ["rules", "new", str(folder / "my-rule.yaml"), "--from", f"{FAULTY}:50"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    mine = tmp_path / "mine"
+    result = scan(HEALTHY, "--rules", mine, "--rules", folder / ".." / "startup", "--rules", empty)
+    assert (result.exit_code, "no rules in that folder" in result.stderr) == (0, True)
+    tested = CliRunner().invoke(app, ["rules", "test", str(mine), "--rules", str(mine)])
+    assert tested.exit_code == 1 and "still the words of `rules new`" in tested.stdout
+    assert "\n1 rule, 2 examples: " in tested.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "origin", "status"),
+    [
+        ("startup/MyRule.yaml", f"{FAULTY}:50", 2),
+        ("startup/ärger.yaml", f"{FAULTY}:50", 2),
+        ("startup/x.yaml", f"{FAULTY}:²", 2),
+        ("startup/x.yaml", f"{FAULTY}:{'9' * 5000}", 2),
+        ("/proc/startup/d.yaml", f"{FAULTY}:50", 3),
+        ("file/startup/d.yaml", f"{FAULTY}:50", 3),
+    ],
+)
+def test_a_rule_that_cannot_be_begun(tmp_path, path, origin, status):
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(app, ["rules", "new", str(tmp_path / path), "--from", origin])
+    assert (result.exit_code, result.stderr.count("\n"), "Traceback" in result.stderr) == (status, 1, False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tail", FAULTY, "--metrics", "http://[::1/"],
+        ["tail", FAULTY, "--no-live", "--listen", "127.0.0.1:" + "9" * 5000],
+        ["snapshot", "--url", "http://[::1/"],
+        ["snapshot", "--pid", "-1"],
+        ["whatif", FAULTY, "--model", "x"],
+    ],
+    ids=lambda words: words[0] + words[-2],
+)
+def test_addresses_and_numbers_that_do_not_exist(words):
+    assert CliRunner().invoke(app, list(map(str, words))).exit_code == 2
+
+
+def test_a_tail_of_an_empty_name():
+    result = CliRunner().invoke(app, ["tail", ""])
+    assert (result.exit_code, result.stderr) == (3, "vlogdiag: the path is empty\n")

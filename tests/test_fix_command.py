@@ -307,3 +307,19 @@ def test_a_real_log_gives_a_diff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (result.exit_code, "-  --max-model-len 32768 \\\n+  --max-model-len 88" in result.stdout) == (0, True), (
         result.output
     )
+
+
+@pytest.mark.parametrize(("content", "status"), [(b"", 3), (b"\0\1\2" * 50, 3), (b"hello\nworld\n", 3)])
+def test_a_log_that_is_none_of_vllms_could_not_be_looked_at(bench: Bench, content: bytes, status: int) -> None:
+    (bench.folder / "vllm.log").write_bytes(content)
+    result = CliRunner().invoke(bench.app, ["vllm.log", "--script", "start.sh"])
+    assert (result.exit_code, "nothing to change" in result.stderr) == (status, False)
+
+
+def test_a_file_that_was_mended_by_this_very_fix_is_not_suspected(bench: Bench) -> None:
+    found = report(finding("a", SHORTER))
+    source = replace(found.sources[0], runs=(replace(found.sources[0].runs[0], args={"max_model_len": 32768}),))
+    found = replace(found, sources=(source,))
+    assert bench.run(found, "--write").exit_code == 0
+    again = bench.run(found, "--write")
+    assert (again.exit_code, "is it the file of this log?" in again.stderr) == (1, False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -266,3 +268,26 @@ def test_a_message_holds_no_control_characters_of_the_log() -> None:
     title, body = message(HOSTILE)
     assert not any(ord(c) < 32 and c != "\n" for c in title + body)
     assert body.count("\n") == 2
+
+
+def test_a_command_does_not_outlive_the_tail(tmp_path: Path) -> None:
+    """With all that it started; what still waits is not begun."""
+    started, late = tmp_path / "started", tmp_path / "late"
+    script = f"echo $$ >> {started}; sleep 60 & sleep 60; touch {late}"
+    telling = Hooks((CommandHook(("sh", "-c", script)),), Severity.ERROR, lambda _: None, Clock())
+    telling.event(event())
+    telling.event(event(replace(KV_FINDING, source="other.log"), number=2))
+    end = time.monotonic() + 20
+    while not (started.exists() and started.read_text()) and time.monotonic() < end:
+        time.sleep(0.01)
+    telling.close(0.1)
+    group = int(started.read_text().split()[0])
+    while time.monotonic() < end:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError("the command still runs")
+    assert len(started.read_text().split()) == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 import sys
 from enum import Enum
 from pathlib import Path
@@ -12,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from vlogdiag.loading import Rules
     from vlogdiag.log.discover import LogPath
-    from vlogdiag.model import Report
+    from vlogdiag.model import Report, Severity
 
 FOUND, USAGE, BLIND, INTERRUPTED = 1, 2, 3, 130
 """Exit statuses of DESIGN section 7."""
@@ -42,6 +44,46 @@ def fail(text: str, status: int) -> NoReturn:
     """Complain and exit."""
     complain(text)
     raise typer.Exit(status)
+
+
+def keep_apart(inputs: Iterable[Path | int], outputs: Mapping[str, Path | None]) -> None:
+    """Exit 2 where an output (by its option) is one of the files that are read (paths or descriptors), or another's."""
+    taken: dict[object, str] = {}
+    for place in inputs:
+        if (identity := _identity(place)) is not None:
+            taken.setdefault(identity, "is read")
+    for option, path in outputs.items():
+        if path is None or (identity := _identity(path)) is None:
+            continue
+        if identity in taken:
+            fail(f"{option} {path}: that file {taken[identity]} by this very command", USAGE)
+        taken[identity] = f"is written with {option}"
+
+
+def _identity(place: Path | int) -> object | None:
+    """What two names of one file have in common; None for a device or a pipe, which holds nothing to be lost."""
+    try:
+        status = os.fstat(place) if isinstance(place, int) else place.stat()
+    except (OSError, ValueError):
+        return None if isinstance(place, int) else os.path.realpath(place)
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
+
+def whole_number(text: str) -> int | None:
+    """`text` as a number that counts something; None for anything else, foreign digits and long rows of nines."""
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
+
+
+def unicode_output() -> bool:
+    """Whether standard output can print what ASCII lacks."""
+    return (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
+
+
+def severity_of(level: FailOn) -> Severity | None:
+    """The severity that an option names; None for `never`."""
+    from vlogdiag.model import Severity
+
+    return None if level is FailOn.NEVER else Severity[level.name]
 
 
 def one_log(path: str) -> LogPath:
@@ -73,12 +115,14 @@ NoUserRules = Annotated[
 
 def load_or_exit(extra: list[Path] | None, user: bool | None, *, examples: bool = False) -> Rules:
     """Rules or exit 3 with every fault."""
-    from vlogdiag.loading import load, user_folders
+    from vlogdiag.loading import load, rule_files, user_folders
     from vlogdiag.signatures.faults import RuleError
 
     for place in extra or ():
         if not place.exists():
             fail(f"{place}: no such rules folder", BLIND)
+        if place.is_dir() and not rule_files(place):
+            complain(f"{place}: no rules in that folder (*.yaml)")
     env = {k: v for k, v in os.environ.items() if k != "CI"} if user else os.environ
     folders = [*(extra or ()), *(() if user is False else user_folders(env))]
     try:

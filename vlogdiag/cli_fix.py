@@ -68,7 +68,8 @@ def fix(
         fail(f"{script}: {error}", BLIND)
     outcome = Outcome(script, command.kind, command.line, chosen, remedy, text, result, command.image, command.notes)
     _explain(outcome, versions)
-    for one in disagreements(command, remedy, _arguments(report, chosen), versions):
+    # A file that has the remedy already is the log's own, mended since.
+    for one in () if result.text == text else disagreements(command, remedy, _arguments(report, chosen), versions):
         complain(f"{script}: is it the file of this log? {one}")
     backup = None
     if write and result.text != text:
@@ -158,9 +159,15 @@ def _diagnose(log: str, version: str | None) -> Report:
     from vlogdiag.scan import diagnose_paths
 
     report = diagnose_paths([log], version=version)
-    broken = [source for source in report.sources if source.error]
-    if broken and not report.findings:
-        fail(f"{broken[0].path}: {broken[0].error}", BLIND)
+    if len(report.sources) > 1:
+        fail(f"{log} holds {len(report.sources)} logs: give one of them", USAGE)
+    if report.findings:
+        return report
+    for source in report.sources:
+        if source.error:
+            fail(f"{source.path}: {source.error}" if source.path else source.error, BLIND)
+        if not source.recognised and not any(run.vllm_version for run in source.runs):
+            fail(f"{source.path}: nothing in it was recognised as vLLM's log", BLIND)
     return report
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,14 +15,11 @@ from vlogdiag.cli_common import (
     NoUserRules,
     RulesOption,
     colored,
-    complain,
     fail,
     load_or_exit,
+    whole_number,
     width,
 )
-
-if TYPE_CHECKING:
-    pass
 
 rules_app = typer.Typer(
     help="List, show, test and write signatures.",
@@ -111,6 +108,7 @@ def test_rules(
     """Run the examples: each `fires` must fire its rule and no other cause, no `quiet` may."""
     from vlogdiag.checking import check_examples
     from vlogdiag.loading import rules_folder
+    from vlogdiag.report.words import plural
     from vlogdiag.signatures.checks import check_rules
 
     shipped = rules_folder().resolve()
@@ -125,16 +123,31 @@ def test_rules(
     faults = check_examples(loaded, wanted)
     for fault in faults:
         print(f"{fault.path}:{fault.line}:{fault.column}: {fault.message}")
+    untouched = [line for s in loaded.book.signatures if wanted and s.id in wanted for line in _untouched(Path(s.path))]
+    for text in untouched:
+        print(text)
     remarks = [r for r in check_rules(loaded.book.signatures) if r.serious and (wanted is None or r.rule in wanted)]
     for remark in remarks:
         print(remark)
     chosen = [s for s in loaded.book.signatures if wanted is None or s.id in wanted]
     examples = sum(len(s.examples) for s in chosen)
+    wrong = len(faults) + len(remarks) + len(untouched)
     print(
-        f"{len(chosen)} rules, {examples} examples: "
-        + (f"{len(faults) + len(remarks)} faults" if faults or remarks else "all as they should be")
+        f"{plural(len(chosen), 'rule')}, {plural(examples, 'example')}: "
+        + (plural(wrong, "fault") if wrong else "all as they should be")
     )
-    raise typer.Exit(FOUND if faults or remarks else 0)
+    raise typer.Exit(FOUND if wrong else 0)
+
+
+def _untouched(path: Path) -> list[str]:
+    """The words of `rules new` that nobody has replaced by their own."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [
+        f"{path}:{number}:1: still the words of `rules new`; write your own: {words}"
+        for number, line in enumerate(lines, 1)
+        for words in ("Say in one sentence what broke", "Say what to change", "the command to type")
+        if words in line
+    ]
 
 
 def _inside(path: Path, root: Path) -> bool:
@@ -150,17 +163,22 @@ def new_rule(
     from vlogdiag.model import FAMILIES
     from vlogdiag.recording import record_at
     from vlogdiag.signatures.draft import draft_rule
+    from vlogdiag.signatures.keys import ID
 
-    if path.suffix != ".yaml" or not path.stem.replace("-", "").isalnum():
-        fail(f"{path}: a rule file is called like its id: letters, digits and hyphens, then .yaml", USAGE)
+    if path.suffix != ".yaml" or not re.fullmatch(ID, path.stem):
+        fail(f"{path}: a rule file is called like its id: lower-case letters, digits and hyphens, then .yaml", USAGE)
     family = path.absolute().parent.name
     if family not in FAMILIES:
         fail(f"{path}: the folder is the family, one of {', '.join(FAMILIES)}", USAGE)
-    if path.exists():
+    try:
+        there = path.exists()
+    except OSError as error:
+        fail(f"{path}: {error.strerror or error}", BLIND)
+    if there:
         fail(f"{path}: exists already", USAGE)
     log, _, number = origin.rpartition(":")
-    if not log or not number.isdigit():
-        fail(f"--from {origin}: write LOG:LINE, for example vllm.log:1234", USAGE)
+    if not log or not whole_number(number):
+        fail(f"--from {origin[:200]}: write LOG:LINE, for example vllm.log:1234", USAGE)
     try:
         found = record_at(Path(log), int(number))
     except OSError as error:
@@ -168,8 +186,12 @@ def new_rule(
     if found is None:
         fail(f"{log}: has no line {number}, or it is blank", BLIND)
     record, line, text = found
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(draft_rule(path.stem, family, record, line, text), encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(draft_rule(path.stem, family, record, line, text))
+    except OSError as error:
+        fail(f"{error.filename or path}: {error.strerror or error}", BLIND)
     print(f"wrote {path}; say the cause in one sentence, give fixes, then run: vlogdiag rules test {path}")
 
 
@@ -200,6 +222,3 @@ def script(
     if name not in names:
         fail(f"no script {name!r}; there are: {', '.join(names)}", BLIND)
     print(read_script(name), end="")
-
-
-__all__ = ["complain", "rules_app"]

@@ -21,9 +21,13 @@ from vlogdiag.cli_common import (
     colored,
     complain,
     fail,
+    keep_apart,
     known_version,
     load_or_exit,
     progress_bar,
+    severity_of,
+    unicode_output,
+    whole_number,
     width,
     with_commands,
 )
@@ -76,7 +80,8 @@ def scan(
     from vlogdiag.live.readings import ReadingError
     from vlogdiag.scan import Look, scan_paths
 
-    if run not in ("all", "last") and not (run.isdigit() and int(run) > 0):
+    _check_combinations(paths, json=json, markdown=markdown, timeline=timeline, live=live, files=(timeline_csv, html))
+    if run not in ("all", "last") and not whole_number(run):
         fail(f"--run takes a number, 'last' or 'all', not {run!r}", USAGE)
     known_version(vllm_version)
     look = Look(
@@ -87,6 +92,8 @@ def scan(
         until=_moment("--until", until),
         readings=partial(_readings, readings),
     )
+    if _reversed(look.since, look.until):
+        fail(f"--since {since} is later than --until {until}", USAGE)
     loaded = load_or_exit(rules, user_rules)
     for ident in ignore or ():
         if ident not in loaded.book.by_id and ident != "unexplained-failure":
@@ -100,12 +107,37 @@ def scan(
     for problem in done.problems:
         complain(problem)
     _print_report(report, json=json, markdown=markdown, verbose=verbose, no_color=no_color)
+    written = True
     if timeline or timeline_csv is not None or html is not None:
-        _print_timelines(paths, report, loaded, look.version, show=timeline and not json, csv=timeline_csv, html=html)
-    if live and not json:
+        written = _print_timelines(paths, report, loaded, look.version, show=timeline, csv=timeline_csv, html=html)
+    if live:
         _print_live()
     sys.stdout.flush()
-    raise typer.Exit(_status(report, done.looked, fail_on, exit_zero))
+    raise typer.Exit(_status(report, done.looked and written, fail_on, exit_zero))
+
+
+def _check_combinations(
+    paths: list[str],
+    *,
+    json: bool,
+    markdown: bool,
+    timeline: bool,
+    live: bool,
+    files: tuple[Path | None, Path | None],
+) -> None:
+    """Exit 2 for what contradicts itself, before anything is read."""
+    if json and markdown:
+        fail("--json and --markdown both want standard output: choose one", USAGE)
+    for option, given in (("--timeline", timeline), ("--live", live)):
+        if given and (json or markdown):
+            fail(f"{option} is text: it goes with neither --json nor --markdown", USAGE)
+    if (timeline or any(files)) and "-" in paths:
+        fail("--timeline, --timeline-csv and --html read a log twice; standard input can be read once", USAGE)
+    if any(files):
+        from vlogdiag.log.discover import discover
+
+        read = [part for log in discover(paths)[0] for part in log.parts]
+        keep_apart(read, {"--timeline-csv": files[0], "--html": files[1]})
 
 
 def _print_report(report: Report, *, json: bool, markdown: bool, verbose: bool, no_color: bool) -> None:
@@ -120,7 +152,9 @@ def _print_report(report: Report, *, json: bool, markdown: bool, verbose: bool, 
     elif any(source.lines for source in report.sources):
         from vlogdiag.report.terminal import render
 
-        sys.stdout.write(render(report, width=width(), color=colored(no_color), verbose=verbose, unicode=_unicode()))
+        sys.stdout.write(
+            render(report, width=width(), color=colored(no_color), verbose=verbose, unicode=unicode_output())
+        )
 
 
 def _print_timelines(
@@ -132,15 +166,13 @@ def _print_timelines(
     show: bool,
     csv: Path | None,
     html: Path | None,
-) -> None:
-    """Read the logs once more, every statistics line of them."""
+) -> bool:
+    """Read the logs once more, every statistics line of them; False when a file could not be written."""
     from vlogdiag.log.discover import SourceError, discover
     from vlogdiag.report.timeline import render
     from vlogdiag.scan import whole_log
     from vlogdiag.timeline import read_timeline, write_csv
 
-    if "-" in paths:
-        fail("--timeline, --timeline-csv and --html read a log twice; standard input can be read once", USAGE)
     logs, _ = discover(paths)
     timelines = []
     for log in logs:
@@ -150,7 +182,7 @@ def _print_timelines(
             continue  # complained about before
     if show:
         for one in timelines:
-            sys.stdout.write("\n" + render(one, width=width(), unicode=_unicode()))
+            sys.stdout.write("\n" + render(one, width=width(), unicode=unicode_output()))
     try:
         if csv is not None:
             with csv.open("w", encoding="utf-8", newline="") as file:
@@ -160,7 +192,9 @@ def _print_timelines(
 
             html.write_text(page(report, timelines), encoding="utf-8")
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror or error}", BLIND)
+        complain(f"{error.filename or html or csv}: {error.strerror or error}")
+        return False
+    return True
 
 
 def _moment(option: str, text: str | None) -> Moment | None:
@@ -172,6 +206,19 @@ def _moment(option: str, text: str | None) -> Moment | None:
         return parse_moment(text)
     except WhenError as error:
         fail(f"{option}: {error}", USAGE)
+
+
+def _reversed(since: Moment | None, until: Moment | None) -> bool:
+    """Whether nothing can lie between; times of day are not judged, since midnight may lie between them."""
+    if since is None or until is None:
+        return False
+    if since.before_end is not None and until.before_end is not None:
+        return since.before_end < until.before_end
+    if since.day is None or until.day is None or (since.year is None) != (until.year is None):
+        return False
+    first, last = ((m.year or 0, m.month or 0, m.day or 0, m.second or 0.0) for m in (since, until))
+    # Without years December may come before January.
+    return first > last and (since.year is not None or (since.month or 0) - (until.month or 0) < 6)
 
 
 def _readings(path: Path | None) -> Iterator[Reading]:
@@ -202,15 +249,8 @@ def _print_live() -> None:
         print(f"  not available: {plain(line)}")
 
 
-def _unicode() -> bool:
-    return (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
-
-
 def _status(report: Report, looked: bool, fail_on: FailOn, exit_zero: bool) -> int:
-    from vlogdiag.model import Severity
-
-    levels = {FailOn.ERROR: Severity.ERROR, FailOn.WARNING: Severity.WARNING, FailOn.INFO: Severity.INFO}
-    level = levels.get(fail_on)
+    level = severity_of(fail_on)
     if level is not None and not exit_zero and any(f.severity >= level for f in report.findings):
         return FOUND
     return 0 if looked else BLIND

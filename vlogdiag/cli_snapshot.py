@@ -35,7 +35,9 @@ def snapshot(
         typer.Option("--output", "-o", metavar="FILE", help="Where the archive goes; '-' is standard output."),
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the page for a bug report too.")] = False,
-    pid: Annotated[int | None, typer.Option(metavar="N", help="The server's process, if there are several.")] = None,
+    pid: Annotated[
+        int | None, typer.Option(min=1, max=2**31 - 1, metavar="N", help="The server's process, if there are several.")
+    ] = None,
     model_path: Annotated[Path | None, typer.Option(metavar="DIR", help="The model's folder.")] = None,
     url: Annotated[str | None, typer.Option(metavar="URL", help="The server, as in http://localhost:8000.")] = None,
     keep_prompts: Annotated[bool, typer.Option("--keep-prompts", help="Leave prompts and outputs in the log.")] = False,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,8 +24,11 @@ from vlogdiag.cli_common import (
     colored,
     complain,
     fail,
+    keep_apart,
     known_version,
     load_or_exit,
+    severity_of,
+    unicode_output,
     width,
 )
 
@@ -84,6 +88,7 @@ def tail(
     from vlogdiag.tail import Surroundings, Tail
 
     known_version(vllm_version)
+    keep_apart(_followed(paths), {"--record": record, "--state": state})
     hooks = _hooks(exec_, notify, min_severity)
     sources = _sources(paths, lines=lines, from_start=from_start, state=state)
     with ExitStack() as stack:
@@ -135,6 +140,13 @@ def tail(
     raise typer.Exit(0 if reader_gone() else _status(following, fail_on))
 
 
+def _followed(paths: list[str]) -> Iterator[Path | int]:
+    """What is read, as far as it is there: what a later match of a glob is called, nobody knows."""
+    for path in paths:
+        yield 0 if path == "-" else Path(path)
+        yield from map(Path, glob.glob(path))  # noqa: PTH207 - pathlib refuses absolute patterns
+
+
 def _on_signals(following: Tail) -> None:
     """The first signal ends the tail cleanly, the second at once.
 
@@ -165,6 +177,8 @@ def _sources(paths: list[str], *, lines: int, from_start: bool, state: Path | No
                 fail("standard input is closed", BLIND)
             found.append(StreamFollower(sys.stdin.buffer))
             continue
+        if not path:
+            fail("the path is empty", BLIND)
         if Path(path).is_dir():
             fail(f"{path}: is a folder; name its logs, or a glob of them", BLIND)
         if Path(path).is_char_device() or Path(path).is_block_device():
@@ -247,7 +261,6 @@ def _hooks(command: str | None, urls: list[str] | None, least: FailOn) -> Hooks:
     from vlogdiag.hooks import CommandHook, Hook, HookError, Hooks, MessageHook
     from vlogdiag.model import Severity
 
-    levels = {FailOn.INFO: Severity.INFO, FailOn.WARNING: Severity.WARNING}
     chosen: list[Hook] = []
     try:
         if command is not None:
@@ -258,7 +271,7 @@ def _hooks(command: str | None, urls: list[str] | None, least: FailOn) -> Hooks:
         fail(str(error), USAGE)
     if least is FailOn.NEVER:
         chosen = []
-    return Hooks(tuple(chosen), levels.get(least, Severity.ERROR), complain, time.monotonic)
+    return Hooks(tuple(chosen), severity_of(least) or Severity.ERROR, complain, time.monotonic)
 
 
 def _listen(where: str, following: Tail) -> Callable[[], None]:
@@ -331,10 +344,7 @@ class _Meter:
 
 
 def _status(following: Tail, fail_on: FailOn) -> int:
-    from vlogdiag.model import Severity
-
-    levels = {FailOn.ERROR: Severity.ERROR, FailOn.WARNING: Severity.WARNING, FailOn.INFO: Severity.INFO}
-    level = levels.get(fail_on)
+    level = severity_of(fail_on)
     return FOUND if level is not None and any(f.severity >= level for f in following.all_findings) else 0
 
 
@@ -343,7 +353,7 @@ def _screen(following: Tail, *, json: bool, color: bool) -> Any:
 
     if json:
         return JsonScreen()
-    unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
+    unicode = unicode_output()
     if sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb"):
         return TerminalScreen(following, color=color, unicode=unicode)
     return PlainScreen(width=width(), unicode=unicode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -62,8 +63,8 @@ def serve(where: str, following: Tail, clock: Callable[[], float] = time.monoton
 
     host, colon, port = where.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
-        raise ExportError(f"--listen {where}: write HOST:PORT, for example 127.0.0.1:9108")
+    if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
+        raise ExportError(f"--listen {where[:80]}: write HOST:PORT, for example 127.0.0.1:9108")
     registry = CollectorRegistry()
     registry.register(_Collector(following, clock))
     server, thread = start_http_server(int(port), addr=host or "127.0.0.1", registry=registry)

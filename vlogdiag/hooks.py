@@ -52,6 +52,8 @@ class CommandHook:
 
     words: tuple[str, ...]
     limit: float = TIME_LIMIT_S
+    _running: list[int] = field(default_factory=list, compare=False, repr=False)
+    """Process group of the command that runs now."""
 
     @classmethod
     def parse(cls, command: str) -> CommandHook:
@@ -78,15 +80,23 @@ class CommandHook:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             return f"--exec: {self.words[0]}: {reason.lower()}"
+        self._running.append(process.pid)
         try:
             process.communicate(text.encode(), timeout=self.limit)
         except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            self.stop()
             process.communicate()
             return f"--exec: {self.words[0]} took longer than {self.limit:g} s and was ended"
+        finally:
+            self._running.clear()
         code = process.returncode
         return f"--exec: {self.words[0]} ended with status {code}" if code else None
+
+    def stop(self) -> None:
+        """End the command that runs, with all that it started."""
+        for group in tuple(self._running):
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
 
 
 class MessageHook:
@@ -141,6 +151,7 @@ class Hooks:
     _known: OrderedDict[tuple[str, object], None] = field(default_factory=OrderedDict)
     _queue: queue.Queue[Event | None] = field(default_factory=lambda: queue.Queue(WAITING))
     _thread: threading.Thread | None = None
+    _closed: bool = False
 
     def event(self, event: Event) -> None:
         """Tell of an incident, once, if it is or has become severe enough and not too many came in the last minute."""
@@ -190,7 +201,11 @@ class Hooks:
             else:
                 self._thread.join(limit)
             if self._thread.is_alive():
+                self._closed = True  # what still waits is not begun
                 self.complain(f"--exec or --notify was still under way after {limit:g} s")
+                for hook in self.hooks:
+                    getattr(hook, "stop", lambda: None)()
+                self._thread.join(1.0)
         if self.dropped > 1:
             self.complain(f"{self.dropped} findings in all were not told to --exec or --notify")
 
@@ -200,11 +215,11 @@ class Hooks:
             self.complain(f"not told to --exec or --notify, more than {PER_MINUTE} a minute: {self.dropped} so far")
 
     def _work(self) -> None:
-        while (event := self._queue.get()) is not None:
-            for hook in self.hooks:
+        while (event := self._queue.get()) is not None and not self._closed:
+            for hook in () if self._closed else self.hooks:
                 try:
                     wrong = hook.tell(event)
                 except Exception as error:  # of a service's own code: the next message may still get through
                     wrong = f"{type(error).__name__}: {error}"
-                if wrong:
+                if wrong and not self._closed:
                     self.complain(wrong)

@@ -61,7 +61,9 @@ def load(extra: Sequence[Path] = (), *, shipped: Path | None = None, examples: b
     """
     folder = shipped or rules_folder()
     own = rule_files(folder)
-    users = [path for place in extra for path in ([place] if place.is_file() else rule_files(place))]
+    named = (path for place in extra for path in ([place] if place.is_file() else rule_files(place)))
+    # One file may be reached by two names, or be shipped: it is one rule.
+    users = list({path.resolve(): path for path in reversed(list(named))}.values())[::-1]
     facts = folder / "facts.yaml"
     key = rule_cache.key((*own, facts), users)
     if not examples:

@@ -20,6 +20,7 @@ from vlogdiag.log.sources_order import oldest_first
 from vlogdiag.log.when import Moment
 from vlogdiag.model import Finding, Position, Reading, Report, SourceSummary
 from vlogdiag.pipeline import Pipeline, Result, only_run, prefilter_of, report_of
+from vlogdiag.report.verdict import LEFT_OUT
 
 if TYPE_CHECKING:
     from vlogdiag.snapshot.read_bundle import BundleLog
@@ -247,12 +248,31 @@ def scan_paths(
         starts = len(result.summary.runs)
         if look.run.isdigit() and int(look.run) > starts > 0:
             wrong = (*wrong, f"{log.name}: it has {starts} start{'s' if starts > 1 else ''}, no start {look.run}")
-        results.append(only_run(result, look.run))
+        results.append(_of_run(result, look.run))
         problems.extend(wrong)
     results = [elsewhere(result, results) for result in results]
     if look.ignore:
-        results = [replace(r, findings=tuple(f for f in r.findings if f.id not in look.ignore)) for r in results]
+        results = [_without(r, look.ignore) for r in results]
     return Scan(report_of(results, rules, __version__), tuple(problems))
+
+
+def _of_run(result: Result, wanted: str) -> Result:
+    """One start's findings; where it has none, or is not there, no other start's end speaks for it."""
+    chosen = only_run(result, wanted)
+    runs = result.summary.runs
+    if wanted == "all" or chosen.findings or not runs:
+        return chosen
+    number = runs[-1].run if wanted == "last" else int(wanted)
+    own = tuple(run for run in runs if run.run == number)
+    error = result.summary.error or (None if own else f"it has no start {number}")
+    return replace(chosen, summary=replace(chosen.summary, runs=own, error=error))
+
+
+def _without(result: Result, ignored: frozenset[str]) -> Result:
+    kept = tuple(f for f in result.findings if f.id not in ignored)
+    gone = tuple(dict.fromkeys(f.id for f in result.findings if f.id in ignored))
+    notice = (f"{result.summary.path}: {LEFT_OUT}{', '.join(gone)}",) if gone else ()
+    return replace(result, findings=kept, notices=(*result.notices, *notice))
 
 
 def elsewhere(result: Result, results: Sequence[Result]) -> Result:

@@ -53,7 +53,10 @@ class MetricsUrlError(ValueError):
 
 def check_url(text: str) -> str:
     """`http://host:8000` or `http://host:8000/metrics` to the URL of `/metrics`; raises `MetricsUrlError`."""
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:  # brackets that are not closed
+        raise MetricsUrlError(f"expected http://HOST:PORT/metrics: {error}") from None
     if parts.scheme not in ("http", "https"):
         raise MetricsUrlError(f"expected http://HOST:PORT/metrics, got {text!r}")
     try:

@@ -9,6 +9,9 @@ from vlogdiag.model import Finding, Outcome, Position, Report, RunSummary, Sever
 from vlogdiag.report import words
 from vlogdiag.report.fold import Folded, fold
 
+LEFT_OUT = "left out as asked: "
+"""With a log's name before it, the notice of `--ignore`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -40,7 +43,8 @@ def _verdict(report: Report, source: SourceSummary) -> Verdict:
         failed = min((finding.first for finding in fatal), key=_line, default=None)
         return Verdict(source, _trouble(errors[0], source, last), Severity.ERROR, failed)
     if last is not None and last.outcome == "fatal":
-        text = f"died{_at(last.ended)}{words.during(last.phase)}: {_unknown_cause(unexplained)}{_also(folded)}"
+        why = _left_out(report, source) or _unknown_cause(unexplained)
+        text = f"died{_at(last.ended)}{words.during(last.phase)}: {why}{_also(folded)}"
         return Verdict(source, text, Severity.ERROR, last.ended)
     if source.error is not None and not folded and not unexplained:
         return Verdict(source, f"could not be read: {source.error}", Severity.ERROR, read=False)
@@ -55,7 +59,15 @@ def _verdict(report: Report, source: SourceSummary) -> Verdict:
         return Verdict(source, "empty", Severity.WARNING)
     if not source.recognised:
         return Verdict(source, "nothing in it is vLLM's", Severity.WARNING)
-    return Verdict(source, f"nothing found{_ended(last, before=': ', after='')}", None)
+    left_out = _left_out(report, source)
+    beside = f" beside what was {left_out}" if left_out else ""
+    return Verdict(source, f"nothing found{beside}{_ended(last, before=': ', after='')}", None)
+
+
+def _left_out(report: Report, source: SourceSummary) -> str:
+    """What a notice says of findings that somebody wanted to be left out: their cause is known well enough."""
+    start = f"{source.path}: {LEFT_OUT}"
+    return next((notice.removeprefix(f"{source.path}: ") for notice in report.notices if notice.startswith(start)), "")
 
 
 def _trouble(first: Folded, source: SourceSummary, last: RunSummary | None) -> str:
