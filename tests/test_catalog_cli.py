@@ -171,3 +171,17 @@ def test_credentials_and_control_characters_of_the_command_are_not_printed() -> 
     assert "\x07" not in result.stdout
     assert "sk-secret" not in result.stdout
     assert result.exit_code == 1
+
+
+def test_a_command_of_one_word_is_no_file() -> None:
+    alone = flags("check", "--vllm-version", "0.11.0", "--", "vllm")
+    assert (alone.exit_code, "names no server" in alone.stderr, "No such file" in alone.stderr) == (3, True, False)
+    quoted = flags("check", "--vllm-version", "0.18.0", "--", "vllm serve m --swap-space 12")
+    assert (quoted.exit_code, quoted.stdout.splitlines()[0]) == (1, "refused: --swap-space 12")
+
+
+@pytest.mark.parametrize(("old", "new"), [("0.23.0", "0.24.0"), ("0.10.0", "0.11.0")])
+def test_a_metric_that_prometheus_prints_as_before_is_neither_removed_nor_added(old: str, new: str) -> None:
+    found = json.loads(flags("diff", old, new, "--json").stdout)
+    bare = [{name.removesuffix("_total") for name in found[part]} for part in ("removed", "added")]
+    assert not bare[0] & bare[1]

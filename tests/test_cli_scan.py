@@ -532,3 +532,10 @@ def test_addresses_and_numbers_that_do_not_exist(words):
 def test_a_tail_of_an_empty_name():
     result = CliRunner().invoke(app, ["tail", ""])
     assert (result.exit_code, result.stderr) == (3, "vlogdiag: the path is empty\n")
+
+
+def test_a_file_that_breaks_off_is_said_once(tmp_path):
+    log = tmp_path / "vllm.log.gz"
+    log.write_bytes(gzip.compress(os.urandom(50_000))[:20_000])
+    result = scan(log)
+    assert (result.exit_code, result.stderr.count("\n")) == (3, 1)

@@ -58,6 +58,10 @@ def check(
     with _complaints():
         versions = Versions.known(vllm_version)
         line: int | None = None
+        if len(words) == 1 and not Path(words[0]).exists() and words[0].split()[:1] == ["vllm"]:
+            words = words[0].split()  # behind `--`, or quoted as one word
+            if len(words) == 1:
+                fail("vllm: names no server; write the command's words, as in -- vllm serve MODEL", BLIND)
         if len(words) == 1:
             problems, line = _check_script(words[0], versions)
         else:

@@ -125,7 +125,7 @@ def scan_log(
         # The starts ended outside: "died" without its cause would mislead.
         outside = f"{log.name}: nothing went wrong between --since and --until; what lies outside was not judged"
         result = replace(result, notices=(*result.notices, outside), summary=replace(result.summary, runs=()))
-    return result, (*([problem] if problem else []), *_problems(log, result))
+    return result, (problem,) if problem else _problems(log, result)
 
 
 def whole_log(log: LogPath) -> Iterable[bytes]:

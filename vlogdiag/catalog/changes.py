@@ -44,6 +44,8 @@ def diff(old: Versions, new: Versions) -> Diff:
     for table in (catalogue().flags, catalogue().envs, catalogue().metrics):
         for name in sorted(table, key=lambda text: text.lstrip("-")):
             one, two = _at(table, name, before), _at(table, name, after)
+            if (one is None) != (two is None) and _under_another_name(table, name, before if one is None else after):
+                continue
             if one is None and two is not None:
                 added.append(name)
             elif one is not None and two is None:
@@ -51,6 +53,14 @@ def diff(old: Versions, new: Versions) -> Diff:
             elif one is not None and two is not None:
                 changed += compare(one, two)
     return Diff(old.newest or "", new.newest or "", tuple(added), tuple(removed), tuple(changed))
+
+
+def _under_another_name(table: Mapping[str, tuple[Entry, ...]], name: str, release: int) -> bool:
+    """Whether a metric is there by its other spelling: Prometheus prints a counter with `_total` either way."""
+    if not name.startswith("vllm:"):
+        return False
+    other = name.removesuffix("_total") if name.endswith("_total") else f"{name}_total"
+    return other in table and _at(table, other, release) is not None
 
 
 def compare(one: Entry, two: Entry) -> list[Change]:

@@ -298,7 +298,7 @@ class _Reader:
         # The next entry's name may lie beyond the quote that ends a bare value.
         cut = _NEXT_ASSIGNMENT.search(self.line, at, at + len(value) + 70, timeout=TIMEOUT)
         value = value[: cut.start() - at] if cut else value
-        trimmed = value.rstrip(",;:)]}>`" if self.kind == "password" else ",;:.)]}>`")
+        trimmed = value.rstrip(",;:)]}>`" if self.kind == "password" else ",;:.)]}>`'")
         if self.kind == "password" and value.endswith(")") and "(" in trimmed:
             trimmed = value
         if harmless(trimmed, self.kind, self.name) or (loose and not looks_random(trimmed)):
