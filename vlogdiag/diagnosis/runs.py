@@ -27,7 +27,7 @@ MARKS = re.compile(
     r"|(?P<capturing>Capturing (?:CUDA graph|the model for CUDA graphs|cudagraphs))"
     r"|(?P<serving>Application startup complete|Avg prompt throughput: |Uvicorn running on |Starting vLLM API server|Started server process)"
     r"|(?P<stopping>Shutting down|Application shutdown complete|Waiting for application shutdown|Received signal|SIGTERM|KeyboardInterrupt"
-    r"|Shutdown initiated|Finished server process|shutdown triggered)"
+    r"|Shutdown initiated|Finished server process|shutdown triggered|Gracefully stopping\.\.\.)"
 )
 MARK_LITERALS: tuple[str, ...] = (
     "vLLM API server version ",
@@ -80,8 +80,9 @@ ASKED = (
     "Shutdown initiated",
     "Shutting down FastAPI HTTP server",
     "[shutdown] API server: shutdown triggered",
+    "Gracefully stopping...",
 )
-"""Literals that say a shutdown was asked for; the last two are printed by the signal handler alone (`launcher.py`)."""
+"""Literals that say a shutdown was asked for: by the signal handler (`launcher.py`), by `docker compose` on Ctrl-C."""
 NEAR = 50
 """Processes' lines arrive out of order: what was asked may be printed this many lines after what came of it."""
 RECORD_MARKS = (*FATAL, *ASKED)
