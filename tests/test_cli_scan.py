@@ -379,6 +379,13 @@ def test_standard_output_that_cannot_be_written_is_said(target):
     assert (done.returncode, done.stderr.startswith(b"vlogdiag: standard output: ")) == (3, True)
 
 
+@pytest.mark.parametrize("words", ["rules list", "flags diff 0.10.0 0.11.0", "--help", "--version"])
+def test_a_full_disk_is_said_by_every_command(words):
+    command = f'exec "{sys.executable}" -m vlogdiag.cli {words} >/dev/full'
+    done = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, env=ENV, timeout=60)
+    assert (done.returncode, done.stderr) == (3, b"vlogdiag: standard output: No space left on device\n")
+
+
 def test_ctrl_c_is_130(tmp_path):
     """A FIFO that nobody writes to the end: the scan waits, and is interrupted."""
     fifo = tmp_path / "vllm.log"

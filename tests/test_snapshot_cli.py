@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
@@ -249,3 +250,33 @@ def test_two_gigabytes_take_fifteen_seconds_and_200_mb(tmp_path: Path) -> None:
     assert found.original_line(found.data.count(b"\n")) > 10_000_000
     assert min(wall, cpu) < 15  # where other work takes the cores, the wall's clock says nothing
     assert peak < 200
+
+
+def test_a_terminal_gets_the_whole_of_a_redacted_line(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text("INFO 01-24 10:22:37 [x.py:1] " + "word " * 600 + "\x1b[2J the end\n")
+    ours, its = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vlogdiag", "redact", str(log)], stdin=its, stdout=its, stderr=subprocess.DEVNULL
+    )
+    os.close(its)
+    text = b""
+    with contextlib.suppress(OSError):  # Linux says so where the other end has closed
+        while part := os.read(ours, 65536):
+            text += part
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    assert text.count(b"word ") == 600 and text.rstrip().endswith(b"the end") and b"\x1b[2J" not in text
+
+
+def test_a_full_disk_behind_standard_output_is_not_advised_to_write_there(tmp_path: Path) -> None:
+    (tmp_path / "vllm.log").write_text("INFO 01-24 10:22:37 [x.py:1] up\n")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "vlogdiag", "snapshot", str(tmp_path / "vllm.log"), "-o", "-"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 3 and done.stderr == "vlogdiag: standard output: No space left on device\n"

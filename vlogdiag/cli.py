@@ -86,7 +86,10 @@ def main() -> None:
     """Console entry: the command's own status though nobody reads what it prints, 3 on a full disk, 130 on Ctrl-C."""
     outlive_readers()
     try:
-        application(sys.argv[1:])(standalone_mode=True)
+        try:
+            application(sys.argv[1:])(standalone_mode=True)
+        finally:
+            sys.stdout.flush()  # here, where it can still be said that it failed
     except OSError as error:
         if error.filename is not None or error.errno not in UNWRITABLE:
             raise

@@ -188,8 +188,6 @@ def _deliver(taken: Snapshot, page: str, *, folder: str, mtime: int, target: Pat
         fail(str(error), USAGE)
     except OutputError as error:
         fail(str(error), BLIND)
-    except OSError as error:
-        fail(f"standard output: {error.strerror or error}", BLIND)
 
 
 def _write(stream: BinaryIO, data: bytes) -> None:
