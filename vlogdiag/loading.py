@@ -15,6 +15,7 @@ from vlogdiag.diagnosis.engine import Rulebook
 from vlogdiag.diagnosis.facts import KEEP, FactRule, quantity_of
 from vlogdiag.model import Level, RuleCount
 from vlogdiag.signatures.faults import Fault, RuleError
+from vlogdiag.signatures.kept import kept
 from vlogdiag.signatures.language import TemplateError
 from vlogdiag.signatures.templates import compile_pattern
 
@@ -67,12 +68,11 @@ def load(extra: Sequence[Path] = (), *, shipped: Path | None = None, examples: b
     facts = folder / "facts.yaml"
     key = rule_cache.key((*own, facts), users)
     if not examples:
-        kept = rule_cache.read(key)
-        if isinstance(kept, Rules):
-            return kept
+        found = rule_cache.read(key)
+        if isinstance(found, Rules):
+            return found
     rules = _read(folder, own, users, facts)
-    lean = tuple(replace(signature, examples=()) for signature in rules.book.signatures)
-    rule_cache.write(key, replace(rules, book=Rulebook(lean)))
+    rule_cache.write(key, replace(rules, book=Rulebook(tuple(map(kept, rules.book.signatures)))))
     return rules
 
 
