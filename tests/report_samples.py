@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import settings
+from msgspec.structs import replace
 
 from vlogdiag.model import (
     Confidence,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import types
 import typing
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from vlogdiag.log.headers import Stamp
@@ -60,7 +60,7 @@ def _build(kind: Any, value: Any) -> Any:
             _build(inner[0] if len(inner) == 2 and inner[1] is ... else each, item)
             for each, item in _paired(inner, value)
         )
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = typing.get_type_hints(kind)
         return kind(**{name: _build(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
     if kind is int and isinstance(value, str):

@@ -38,7 +38,9 @@ OOM = (
 
 
 def noise(count: int) -> str:
-    return "".join(f"(APIServer pid=7) INFO 04-03 10:00:01 [quiet.py:1] nothing of note {n:09d}\n" for n in range(count))
+    return "".join(
+        f"(APIServer pid=7) INFO 04-03 10:00:01 [quiet.py:1] nothing of note {n:09d}\n" for n in range(count)
+    )
 
 
 def scan(path: Path, rules: object = RULES, **look: object) -> Scan:
@@ -276,7 +278,9 @@ def test_any_program_s_json_lines_are_not_taken_for_vllm_s() -> None:
 
 
 def test_a_progress_bar_s_blanks_are_no_indentation() -> None:
-    raised = 'Traceback (most recent call last):\n  File "/a/vllm/x.py", line 3, in f\n    g()\nGizmoError: it went awry\n'
+    raised = (
+        'Traceback (most recent call last):\n  File "/a/vllm/x.py", line 3, in f\n    g()\nGizmoError: it went awry\n'
+    )
     for first in ("  0%|          | 0/4 [00:00<?, ?it/s]\n", "  INFO:     Started server process [7]\n"):
         finding = diagnose(load(), first + BANNER + raised).findings[0]
         assert "GizmoError" in finding.cause
@@ -292,5 +296,7 @@ def test_a_model_behind_an_option_with_a_value_is_the_model() -> None:
 
 def test_a_fact_s_level_is_asked() -> None:
     quoted = "(APIServer pid=7) INFO 04-03 10:00:01 [odd.py:1] somebody wrote: GPU 3 has a total capacity of 8.00 GiB\n"
-    result = diagnose(load(), BANNER + UP + "(EngineCore pid=9) ERROR 04-03 10:00:02 [core.py:1] " + OOM + "\n" + quoted)
+    result = diagnose(
+        load(), BANNER + UP + "(EngineCore pid=9) ERROR 04-03 10:00:02 [core.py:1] " + OOM + "\n" + quoted
+    )
     assert result.summary.runs[0].facts["card.total"] == pytest.approx(23.69 * 2**30, rel=1e-3)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from scenarios import Scenario, scenarios
 
 from vlogdiag.corroboration import AFTER_S, KEPT, STALE_S, Readings

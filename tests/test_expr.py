@@ -435,12 +435,12 @@ class TestNames:
         assert not is_argument("log.model")
 
     def test_readings_have_the_field_names_of_the_model(self) -> None:
-        import dataclasses
+        import msgspec
 
         from vlogdiag.model import Gpu, HostState, ServerMetrics
 
         for type_, root in ((Gpu, "gpu"), (ServerMetrics, "metrics"), (HostState, "host")):
-            for each in dataclasses.fields(type_):
+            for each in msgspec.structs.fields(type_):
                 listing = str(each.type).startswith("tuple") and each.name != "throttle"
                 assert listing or each.name in ("uuid", "bus_id") or f"{root}.{each.name}" in NAMES, each.name
 

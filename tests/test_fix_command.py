@@ -6,11 +6,11 @@ import json
 import os
 import stat
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
+from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
 from vlogdiag.cli_fix import fix

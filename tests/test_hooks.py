@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from report_samples import ATTACK, KV_FINDING, hostile
 
 from vlogdiag.hooks import AGAIN_S, PER_MINUTE, CommandHook, HookError, Hooks, MessageHook, message
@@ -194,7 +196,7 @@ def test_a_command_that_hangs_is_ended_with_all_its_children(tmp_path: Path) -> 
     body = (
         f"child = subprocess.Popen(['sleep', '60']); open({str(pid_file)!r}, 'w').write(str(child.pid)); time.sleep(60)"
     )
-    hook = replace(CommandHook.parse(script(tmp_path, body)), limit=1.0)
+    hook = dataclasses.replace(CommandHook.parse(script(tmp_path, body)), limit=1.0)
     wrong = hook.tell(event())
     assert wrong is not None
     assert wrong.endswith("took longer than 1 s and was ended")

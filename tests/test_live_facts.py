@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from vlogdiag.live.describe import describe, describe_gpu, describe_missing
 from vlogdiag.live.facts import foreign_processes, reading_values

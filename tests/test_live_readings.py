@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any, get_args, get_origin, get_type_hints
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -161,7 +161,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     """Any value of a type that stands in the model; lists are short, for the sake of time."""
     if hint in SIMPLE:
         return SIMPLE[hint]
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         hints = get_type_hints(hint)
         return st.builds(hint, **{name: values(kind) for name, kind in hints.items()})
     parts = get_args(hint)

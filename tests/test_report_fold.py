@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from report_samples import KV_FINDING, OOM_FINDING, POD_1_FINDING, POD_2_FINDING
 
 from vlogdiag.model import Severity

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from typing import Any
@@ -274,7 +273,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("kind", "shape"), PAIRS, ids=[kind.__name__ for kind, _ in PAIRS])
 def test_no_field_of_the_model_is_forgotten(kind: type, shape: type[msgspec.Struct]) -> None:
-    assert {field.name for field in dataclasses.fields(kind)} == set(shape.__struct_fields__)
+    assert {field.name for field in msgspec.structs.fields(kind)} == set(shape.__struct_fields__)
 
 
 READING = Reading(
@@ -348,10 +347,10 @@ def test_no_build_server_finds_a_command_in_the_json() -> None:
 
 
 def test_values_that_json_cannot_hold_become_null_or_text() -> None:
-    run = dataclasses.replace(
+    run = msgspec.structs.replace(
         HEALTHY.sources[0].runs[0],
         args={"a": float("inf"), "b": {"c": (1, 2.5, model.Phase.SERVING)}, "d": b"x", 3: None},
     )
-    report = dataclasses.replace(HEALTHY, sources=(dataclasses.replace(HEALTHY.sources[0], runs=(run,)),))
+    report = msgspec.structs.replace(HEALTHY, sources=(msgspec.structs.replace(HEALTHY.sources[0], runs=(run,)),))
     args = json.loads(report_json.dumps(report))["sources"][0]["runs"][0]["args"]
     assert args == {"a": None, "b": {"c": [1, 2.5, "serving"]}, "d": "b'x'", "3": None}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from report_samples import ATTACK, KV_FINDING, PORT_FINDING, UNHURRIED, hostile
 from rich.cells import cell_len
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import replace
 
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 from report_samples import ALL, ATTACK, HEALTHY, KV, KV_FINDING, OOM, SEVERAL, UNHURRIED, hostile
 
 from vlogdiag.model import Fix, Report

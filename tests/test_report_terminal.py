@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from report_samples import (
     ALL,
     ATTACK,

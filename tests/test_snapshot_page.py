@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from vlogdiag.model import (
     Confidence,

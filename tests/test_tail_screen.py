@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from live_log import CORE, RULES, crash, server
+from msgspec.structs import replace
 from report_samples import KV_FINDING
 
 from vlogdiag.log.follow import Data

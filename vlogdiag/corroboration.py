@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from vlogdiag.diagnosis.advice import fill
 from vlogdiag.diagnosis.engine import Detection

@@ -6,9 +6,10 @@ Sizes are bytes, percentages 0..1, durations seconds, log times seconds on the l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 Value = bool | int | float | str
 """What a capture, an argument or a fact can hold; unknown is None, never a special number."""
@@ -105,8 +106,7 @@ class Line(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Who printed a record: a speaker is (host, pid); the process name is a label that may change."""
 
     process: str | None = None
@@ -125,8 +125,7 @@ class Origin:
         return self.host or "log"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One event of one speaker, however many lines it was printed on."""
 
     origin: Origin
@@ -179,16 +178,14 @@ def line_at(record: Record, position: int) -> Line:
     return record.lines[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Unavailable:
+class Unavailable(Struct, frozen=True):
     """What could not be had, by whom and why: a value, not a failure."""
 
     source: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """One thing that proves a finding."""
 
     kind: str
@@ -199,8 +196,7 @@ class Evidence:
     time: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """Where in a log something stands; `line` is None where it cannot be known."""
 
     line: int | None
@@ -209,8 +205,7 @@ class Position:
     iso: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Consequence:
+class Consequence(Struct, frozen=True):
     """What followed from a cause: folded by signature."""
 
     id: str
@@ -221,8 +216,7 @@ class Consequence:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """One remedy, numbers filled in, valid for the run's version."""
 
     title: str
@@ -244,8 +238,7 @@ class Fix:
     question: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One root cause of one run (or, folded for people, of several)."""
 
     id: str
@@ -274,8 +267,7 @@ class Finding:
     phase: Phase | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
+class RunSummary(Struct, frozen=True):
     """What one start of a server said of itself."""
 
     run: int
@@ -295,8 +287,7 @@ class RunSummary:
     facts: Mapping[str, Value | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Omitted:
+class Omitted(Struct, frozen=True):
     """What was left out of the analysis, counted."""
 
     bytes: int = 0
@@ -304,8 +295,7 @@ class Omitted:
     regex_timeouts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSummary:
+class SourceSummary(Struct, frozen=True):
     """One log as far as it was read."""
 
     path: str
@@ -317,8 +307,7 @@ class SourceSummary:
     runs: tuple[RunSummary, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Unexplained:
+class Unexplained(Struct, frozen=True):
     """Distinct errors that no signature claimed."""
 
     source: str
@@ -330,8 +319,7 @@ class Unexplained:
     """Id of the symptom rule that knows it, when it is a mere consequence whose cause stands elsewhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleCount:
+class RuleCount(Struct, frozen=True):
     """Which rules were loaded."""
 
     shipped: int
@@ -339,8 +327,7 @@ class RuleCount:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """Everything a renderer needs; report format `vlogdiag.report/1` is written from this, field by field."""
 
     version: str
@@ -351,8 +338,7 @@ class Report:
     notices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """A process that holds memory on a GPU; what a pid namespace hides is None."""
 
     pid: int
@@ -360,8 +346,7 @@ class Process:
     command: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """One GPU at one moment. Bytes, watts, MHz, utilisation 0..1, temperature in Celsius."""
 
     index: int
@@ -397,16 +382,14 @@ class Gpu:
     unavailable: tuple[Unavailable, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Xid:
+class Xid(Struct, frozen=True):
     """An Xid event that NVML delivered."""
 
     gpu: int
     code: int
 
 
-@dataclass(frozen=True, slots=True)
-class ServerMetrics:
+class ServerMetrics(Struct, frozen=True):
     """One answer of `/metrics` and `/health`, summed over engines."""
 
     running: float | None = None
@@ -424,8 +407,7 @@ class ServerMetrics:
     unavailable: tuple[Unavailable, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HostState:
+class HostState(Struct, frozen=True):
     """The host at one moment; bytes, counters as the kernel counts them."""
 
     memory_total: int | None = None
@@ -440,8 +422,7 @@ class HostState:
     unavailable: tuple[Unavailable, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What the machine said at `time` (seconds on the log's clock, or None when it was taken 'now' without a log)."""
 
     time: float | None
@@ -458,8 +439,7 @@ class Reading:
     """The followed log whose clock `time` is on; None where there was but one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """What the pipeline tells a live consumer (format `vlogdiag.event/1`)."""
 
     type: str

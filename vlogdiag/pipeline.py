@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from vlogdiag.catalog import Versions
 from vlogdiag.corroboration import AFTER_S, Readings, corroborated, live_values, moment_of
@@ -57,8 +60,7 @@ DEFAULT_PORT = 8000
 """Where `vllm serve` listens unless told otherwise, in every version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What one log gave."""
 
     summary: SourceSummary

@@ -8,8 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec.structs import replace
 
 from vlogdiag import __version__
 from vlogdiag.loading import Rules, load

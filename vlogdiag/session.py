@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from vlogdiag.log.wall import WallZone
 from vlogdiag.model import Event, Finding, Outcome, Reading, Severity, Unexplained

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from vlogdiag.loading import Rules
 from vlogdiag.log.follow_events import Appeared, Data, Ended, FollowEvent, Truncated, Vanished

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+from msgspec import field as part
+
 from vlogdiag.model import Level, Line, Record, Role, Severity, line_at
 from vlogdiag.signatures.templates import Pattern, PatternMatch, PatternTimeout
 from vlogdiag.signatures.types import Match, Signature
@@ -24,8 +27,7 @@ MAX_SERIES = 256
 MAX_LABELS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Detection:
+class Detection(Struct, frozen=True):
     """One signature found in one record, with the refinements that the record allows (deepest last)."""
 
     signature: Signature
@@ -64,17 +66,16 @@ class Detection:
         return (self.signature.id, tuple(r.id for r in self.refinements), by)
 
 
-@dataclass(slots=True)
-class Hit:
+class Hit(Struct):
     """All detections of one key in one run: the leading one, and what the rest add up to."""
 
     lead: Detection
     count: int = 0
     last: Record | None = None
-    speakers: list[str] = field(default_factory=list)
-    ranks: set[int] = field(default_factory=set)
-    series: dict[str, list[Quantity]] = field(default_factory=dict)
-    times: list[float] = field(default_factory=list)
+    speakers: list[str] = part(default_factory=list)
+    ranks: set[int] = part(default_factory=set)
+    series: dict[str, list[Quantity]] = part(default_factory=dict)
+    times: list[float] = part(default_factory=list)
     """Log times: the first, the last, and evenly many of those between."""
 
     def is_over(self, detection: Detection) -> bool:

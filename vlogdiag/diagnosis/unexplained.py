@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from vlogdiag.model import Level, Line, Record, Unexplained
 
@@ -36,8 +38,7 @@ WHAT = "  what():"
 FRAME = '  File "'
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     record: Record
     line: Line
     count: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from vlogdiag.catalog import Versions
 from vlogdiag.launch.argv import args_to_edits, rewrite_argv

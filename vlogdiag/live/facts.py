@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
+
+from msgspec.structs import fields
 
 from vlogdiag.live.commands import looks_like_vllm
 from vlogdiag.model import Gpu, HostState, Process, Reading, ServerMetrics, Value

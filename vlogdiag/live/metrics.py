@@ -6,11 +6,11 @@ import ipaddress
 import math
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import psutil
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from vlogdiag.live.fetch import SIZE_LIMIT, TIME_LIMIT, Answer, FetchError, fetch

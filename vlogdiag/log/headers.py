@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from vlogdiag.model import Level
 
@@ -53,8 +55,7 @@ MAX_HEAD = 400
 """Headers are looked for in this much of a line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """A point of time as a log spells it: no year in vLLM's own format."""
 
     month: int
@@ -65,8 +66,7 @@ class Stamp:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """One line taken apart. `level` is the innermost logger's; a line without header has none."""
 
     text: str

@@ -7,7 +7,8 @@ Sources: vLLM `entrypoints/logger.py`, `entrypoints/openai/tool_parsers/qwen3cod
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from vlogdiag.model import Line, Record
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from vlogdiag.log.headers import Parsed, Stamp, parse_line
 from vlogdiag.model import Level, Line, Origin, Phase, Record
@@ -129,8 +131,7 @@ class LogClock:
         return moment
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     key: str
     origin: Origin
     level: Level | None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -47,8 +47,7 @@ PHASES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StatusModel:
+class StatusModel(Struct, frozen=True):
     """What is known at one moment; None is unknown and not shown. Shares are 0..1, `lag` and `quiet` seconds."""
 
     path: str

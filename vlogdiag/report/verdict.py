@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from vlogdiag.model import Finding, Outcome, Position, Report, RunSummary, Severity, SourceSummary, Unexplained
 from vlogdiag.report import words
@@ -13,8 +14,7 @@ LEFT_OUT = "left out as asked: "
 """With a log's name before it, the notice of `--ignore`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What one log comes to; `text` is unguarded."""
 
     source: SourceSummary

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+from msgspec.structs import fields
 
 from vlogdiag.model import Gpu, HostState, Process, Reading, ServerMetrics, Unavailable, Xid
 from vlogdiag.signatures.names import NAMES
@@ -15,7 +16,7 @@ from vlogdiag.values import Kind, parse_quantity
 
 def _named(type_: type, root: str) -> dict[str, Kind]:
     """Fields of `type_` that conditions know as `root.field`."""
-    names = (field.name for field in dataclasses.fields(type_))
+    names = (field.name for field in fields(type_))
     return {name: NAMES[f"{root}.{name}"].kind for name in names if f"{root}.{name}" in NAMES}
 
 

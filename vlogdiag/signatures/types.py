@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from vlogdiag.model import Confidence, Level, Phase, Reading, Role, Severity
 from vlogdiag.signatures.expr import Expr, Text
@@ -18,8 +20,7 @@ ExpectedValue: TypeAlias = "str | bool | Mapping[str, ExpectedValue]"
 """A value that an example expects of a fix, as written."""
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(Struct, frozen=True):
     """What one record must look like."""
 
     lines: tuple[Pattern, ...] = ()
@@ -40,8 +41,7 @@ class Match:
     """Header forms (`Record.kind`); None means any."""
 
 
-@dataclass(frozen=True)
-class Step(Match):
+class Step(Match, frozen=True):
     """One step of a sequence."""
 
     when: Expr | None = None
@@ -49,8 +49,7 @@ class Step(Match):
     optional: bool = False
 
 
-@dataclass(frozen=True)
-class Sequence:
+class Sequence(Struct, frozen=True):
     """Steps in order (or any order) inside a duration."""
 
     steps: tuple[Step, ...]
@@ -62,8 +61,7 @@ class Sequence:
     """A record that resets what was gathered."""
 
 
-@dataclass(frozen=True)
-class Silence:
+class Silence(Struct, frozen=True):
     """After `match` (with `when`) nothing that ends it for a duration."""
 
     match: Match
@@ -77,8 +75,7 @@ class Silence:
     """Also fires when a finished log ends in that state."""
 
 
-@dataclass(frozen=True)
-class YieldsTo:
+class YieldsTo(Struct, frozen=True):
     """Rules or families whose finding, near in time, makes this one a consequence."""
 
     any_of: tuple[str, ...]
@@ -86,15 +83,13 @@ class YieldsTo:
     """Seconds; may use captures; None means the whole run."""
 
 
-@dataclass(frozen=True)
-class AfterRun:
+class AfterRun(Struct, frozen=True):
     """Rules or families whose finding in the run before explains this one."""
 
     any_of: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Corroborate:
+class Corroborate(Struct, frozen=True):
     """What a live reading adds."""
 
     when: Expr
@@ -105,8 +100,7 @@ class Corroborate:
     """Title of the fix to put first."""
 
 
-@dataclass(frozen=True)
-class FixTemplate:
+class FixTemplate(Struct, frozen=True):
     """One remedy before its numbers are filled in."""
 
     title: Text
@@ -126,8 +120,7 @@ class FixTemplate:
     """Versions that the fix is for."""
 
 
-@dataclass(frozen=True)
-class KnownBug:
+class KnownBug(Struct, frozen=True):
     """A fault of vLLM's own: where it is discussed, which releases have it."""
 
     thread: str
@@ -135,8 +128,7 @@ class KnownBug:
     fixed_in: str | None = None
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(Struct, frozen=True):
     """A log that a rule must fire on, or must leave alone."""
 
     kind: str

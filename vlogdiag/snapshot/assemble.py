@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from vlogdiag.model import Report, Unavailable
 from vlogdiag.snapshot.bundle import LOG, Entry
@@ -14,8 +15,7 @@ from vlogdiag.snapshot.excerpt import Excerpt
 from vlogdiag.snapshot.redact import Redactor
 
 
-@dataclass(frozen=True, slots=True)
-class CleanPart:
+class CleanPart(Struct, frozen=True):
     """Consecutive lines of the log without secrets; as many as the log has there."""
 
     line: int
@@ -23,8 +23,7 @@ class CleanPart:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CleanLog:
+class CleanLog(Struct, frozen=True):
     """The log, or what was taken of it."""
 
     name: str
@@ -34,8 +33,7 @@ class CleanLog:
     parts: tuple[CleanPart, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """Everything that leaves the machine; nothing in it needs redaction any more."""
 
     version: str

@@ -8,6 +8,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
+from msgspec import Struct, structs
+
 from vlogdiag.snapshot.credential_names import kind_of_name
 from vlogdiag.snapshot.credentials import harmless, looks_random
 from vlogdiag.snapshot.gates import make_gate
@@ -144,6 +146,9 @@ class Redactor:
             return {self._data(k, ""): self._data(v, k if isinstance(k, str) else "") for k, v in value.items()}
         if isinstance(value, (list, tuple)):
             return type(value)(self._data(item, key) for item in value)
+        if isinstance(value, Struct):
+            fields = {f.name: self._data(getattr(value, f.name), f.name) for f in structs.fields(value)}
+            return structs.replace(value, **fields)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {f.name: self._data(getattr(value, f.name), f.name) for f in dataclasses.fields(value) if f.init}
             return dataclasses.replace(value, **fields)

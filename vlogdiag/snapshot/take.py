@@ -7,10 +7,11 @@ import socket
 import stat
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from msgspec.structs import replace
 
 from vlogdiag import __version__
 from vlogdiag.log.discover import LogPath, SourceError, discover

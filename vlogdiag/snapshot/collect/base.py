@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from vlogdiag.model import RunSummary, Unavailable
 
@@ -15,8 +16,7 @@ LIMIT = 6.0
 """Seconds for a collector; all run at once, so together they take as long as the slowest."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerProcess:
+class ServerProcess(Struct, frozen=True):
     """One process of vLLM's as the kernel shows it."""
 
     pid: int
@@ -36,8 +36,7 @@ class ServerProcess:
     standard_output: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What is known before anything is collected."""
 
     processes: tuple[ServerProcess, ...] = ()
@@ -74,8 +73,7 @@ class Context:
         return self.seen.environment or {} if self.seen is not None else self.environment
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(Struct, frozen=True):
     """What one collector found; `files` are texts as programs printed them."""
 
     name: str
