@@ -189,11 +189,11 @@ class Matcher:
 
     def _try(self, signature: Signature, record: Record, text: str) -> Detection | None:
         match = signature.match
-        if match is None or not reaches(match, record):
+        if match is None or not reaches(match, record) or not self.holds(match, record, text):
             return None
         prose = without_code(record, text)
         place = self.first(match.lines, prose) or (self.first(match.lines, text) if prose is not text else None)
-        if place is None or not self.holds(match, record, text):
+        if place is None:
             return None
         captures: dict[str, Quantity | None] = {
             name: None for pattern in (*match.lines, *match.captures) for name in pattern.holes

@@ -134,6 +134,9 @@ class FactCollector:
 
     def __init__(self, rules: Iterable[FactRule]) -> None:
         self.rules = tuple(rules)
+        self._by_gate: dict[str, list[int]] = {}
+        for place, rule in enumerate(self.rules):
+            self._by_gate.setdefault(rule.pattern.gate, []).append(place)
         self.runs: dict[int, Facts] = {}
         self.revision = 0
         """Counts what was learned, so that somebody who asked before knows whether to ask again."""
@@ -196,9 +199,8 @@ class FactCollector:
         if record.level is None or record.level <= Level.WARNING:
             self.revision += not gates.isdisjoint(ARGUMENT_MARKS)
             self._arguments(facts, head, record)
-        for rule in self.rules:
-            if rule.pattern.gate not in gates:
-                continue
+        for place in sorted(place for gate in gates for place in self._by_gate.get(gate, ())):
+            rule = self.rules[place]
             if rule.level is not None and record.level is not None and record.level < rule.level:
                 continue
             match = rule.pattern.search(head)  # a template: no time limit to run into

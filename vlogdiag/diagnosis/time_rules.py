@@ -11,7 +11,7 @@ import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from vlogdiag.diagnosis.engine import Detection, Matcher, reaches
 from vlogdiag.diagnosis.scope import RunScope
@@ -54,6 +54,15 @@ class _Gathering:
     steps: list[list[_Found]] = field(default_factory=list)
 
 
+class _Plan(NamedTuple):
+    """The rules that a record concerns by its gates."""
+
+    sequences: tuple[tuple[Signature, Sequence], ...]
+    silences: tuple[tuple[Signature, Silence], ...]
+    enders: tuple[tuple[Signature, Silence], ...]
+    """Silences that the record can only end, and does."""
+
+
 class TimeRules:
     """All rules with a `sequence` or a `silence`, fed record by record."""
 
@@ -68,11 +77,12 @@ class TimeRules:
             (s, s.silence) for s in timed if s.silence is not None
         )
         self._gates_of = {s.id: frozenset(p.gate for p in s.patterns) for s in timed}
-        self._begins = {s.id: frozenset(p.gate for p in silence.match.lines) for s, silence in self._silences}
+        self._plans: dict[frozenset[str], _Plan] = {}
         self._gates = frozenset(self.gates)
         self._gathered: dict[str, OrderedDict[Key, _Gathering]] = {s.id: OrderedDict() for s, _ in self._sequences}
         self._pending: dict[str, OrderedDict[Key, _Found]] = {s.id: OrderedDict() for s, _ in self._silences}
         self._ended: dict[tuple[str, int], int] = {}  # last line of what ends a silence, by rule and run
+        self._floods: dict[tuple[frozenset[str], int], int] = {}  # the same, by a record's gates and run
 
     @property
     def gates(self) -> tuple[str, ...]:
@@ -82,20 +92,44 @@ class TimeRules:
     def take(self, record: Record, text: str, gates: frozenset[str]) -> list[Detection]:
         """Account for one record (`gates` are the literals in its text); returns what it completed."""
         fired: list[Detection] = []
-        if gates.isdisjoint(self._gates):
+        touched = gates & self._gates
+        if not touched:
             return fired
-        for signature, sequence in self._sequences:
-            if not gates.isdisjoint(self._gates_of[signature.id]):
-                fired.extend(self._sequence(signature, sequence, record, text, gates))
-        for signature, silence in self._silences:
-            if gates.isdisjoint(self._gates_of[signature.id]):
-                continue
-            if not self._pending[signature.id] and gates.isdisjoint(self._begins[signature.id]):
-                if silence.until and self._any(silence.until, text, gates):  # nothing to end: a flood's every record
-                    self._end(signature, record)
-                continue
+        plan = self._plans.get(touched) or self._plan(touched)
+        for signature, sequence in plan.sequences:
+            fired.extend(self._sequence(signature, sequence, record, text, gates))
+        for signature, silence in plan.silences:
             fired.extend(self._silence(signature, silence, record, text, gates))
+        if plan.enders:
+            for signature, silence in plan.enders:
+                if self._pending[signature.id]:
+                    fired.extend(self._silence(signature, silence, record, text, gates))
+            key, number = (touched, record.run), record.first.number
+            if self._floods.get(key, 0) < number:
+                self._floods[key] = number
         return fired
+
+    def _plan(self, touched: frozenset[str]) -> _Plan:
+        """What a record with these gates concerns: worked out once, for a flood of errors asks for each of them."""
+        silences: list[tuple[Signature, Silence]] = []
+        enders: list[tuple[Signature, Silence]] = []
+        for signature, silence in self._silences:
+            if touched.isdisjoint(self._gates_of[signature.id]):
+                continue
+            begins = any(p.gate in touched for p in silence.match.lines)
+            ends = any(p.is_literal and p.gate in touched for p in silence.until)
+            (enders if ends and not begins else silences).append((signature, silence))
+        sequences = [(s, q) for s, q in self._sequences if not touched.isdisjoint(self._gates_of[s.id])]
+        if len(self._plans) > MAX_KEYS:
+            self._plans.clear()
+        plan = self._plans[touched] = _Plan(tuple(sequences), tuple(silences), tuple(enders))
+        return plan
+
+    def _ended_at(self, signature: Signature, silence: Silence, run: int) -> int:
+        """The last line that has ended the silence in this run; 0 if none has."""
+        literal = frozenset(p.gate for p in silence.until if p.is_literal)
+        floods = (line for (touched, of), line in self._floods.items() if of == run and not literal.isdisjoint(touched))
+        return max(self._ended.get((signature.id, run), 0), *floods, 0)
 
     def overdue(self, now: float | None) -> list[Detection]:
         """Silences that have lasted long enough by `now` (seconds on the log's clock)."""
@@ -143,8 +177,8 @@ class TimeRules:
         for states in tables:
             for key in [k for k in states if k[0] == run]:
                 del states[key]
-        for ended in [k for k in self._ended if k[1] == run]:
-            del self._ended[ended]
+        self._ended = {key: line for key, line in self._ended.items() if key[1] != run}
+        self._floods = {key: line for key, line in self._floods.items() if key[1] != run}
 
     def fork(self, scope_of: ScopeOf) -> TimeRules:
         """A twin that goes its own way, asking `scope_of`."""
@@ -156,6 +190,7 @@ class TimeRules:
         }
         twin._pending = {rule: OrderedDict(states) for rule, states in self._pending.items()}
         twin._ended = dict(self._ended)
+        twin._floods = dict(self._floods)
         return twin
 
     # --- sequences ---
@@ -205,7 +240,8 @@ class TimeRules:
         begins = self._find(silence.match, record, text, gates)
         ends = self._any(silence.until, text, gates) if silence.until else begins is not None
         if silence.until and ends:
-            self._end(signature, record)
+            mine = (signature.id, record.run)
+            self._ended[mine] = max(record.first.number, self._ended.get(mine, 0))
         if ends and pending:
             by = _by(silence.by, record, begins.captures if begins is not None else {})
             for key, found in [
@@ -226,19 +262,14 @@ class TimeRules:
         if begins is not None and (
             silence.when is None or silence.when.truth(self._scope_of(record, begins.captures)) is True
         ):
-            key = (record.run, _by(silence.by, record, begins.captures))
+            place = (record.run, _by(silence.by, record, begins.captures))
             if silence.until and (
-                key in pending or self._ended.get((signature.id, record.run), 0) > begins.line.number
+                place in pending or self._ended_at(signature, silence, record.run) > begins.line.number
             ):
                 return  # the first one counts, and what came later has ended it
-            pending[key] = begins
+            pending[place] = begins
             if len(pending) > MAX_KEYS:
                 pending.popitem(last=False)
-
-    def _end(self, signature: Signature, record: Record) -> None:
-        key, number = (signature.id, record.run), record.first.number
-        if self._ended.get(key, 0) < number:
-            self._ended[key] = number
 
     def _limit(self, silence: Silence, found: _Found) -> float | None:
         quantity = silence.for_.evaluate(self._scope_of(found.record, found.captures))
@@ -302,8 +333,10 @@ class TimeRules:
             return None
         if not reaches(match, record):
             return None
+        if not self._matcher.holds(match, record, text):
+            return None
         place = self._matcher.first(match.lines, text)
-        if place is None or not self._matcher.holds(match, record, text):
+        if place is None:
             return None
         captures: Captures = dict(place.captures)
         self._matcher.capture(match.captures, text, record, captures, [])

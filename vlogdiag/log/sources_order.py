@@ -82,9 +82,9 @@ def newest_first(head: bytes) -> bool:
     up = down = 0
     fall = 0.0
     for step in islice(_steps(head[:_SEARCHED]), _DECIDING):
-        if step > _DISORDER:
-            return False
         up += step > 0
+        if step > _DISORDER or up * 10 > _DECIDING:  # so many upwards that the rest cannot make up for them
+            return False
         down += step < 0
         fall -= step
     return down >= _FEWEST_STEPS and up * 10 <= down and (fall >= _DISORDER or down >= _FEWEST_CLOSE_STEPS)
