@@ -387,6 +387,10 @@ class Pipeline:
         """The current run serves (`windows.Reader`)."""
         return self._tracker.current.served
 
+    def stands_apart(self, text: str) -> bool:
+        """Whether a line may be passed over inside a window (`windows.Reader`)."""
+        return self._assembler.stands_apart(text)
+
     def line(self, number: int, offset: int, text: str) -> None:
         """One line (`windows.Reader`)."""
         for record in self._assembler.line(number, offset, self._indent.off(text)):

@@ -50,6 +50,11 @@ KERNEL_AHEAD = 900
 """Seconds that a kernel line may lie after the last line with a time: less than any two time zones are apart."""
 REQUEST = re.compile(r"Received request [\w.-]{1,200}: prompt: |Request [\w.-]{1,200} details: prompt: ")
 REQUEST_END = ("params: ", "sampling_params", "lora_request")
+ORDINARY = re.compile(
+    r"(?:\([\w .:=-]{1,80}\) )?"
+    r"(?:(?:INFO|WARNING|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./<>-]{1,120}:\d{1,6}\] \S|INFO:     \d)"
+)
+"""How vLLM's own lines and uvicorn's access lines begin."""
 BANNER = "█"
 """Stands in the banner (0.15.0 and later), whose third line says that a server starts."""
 STANDALONE = ("usage: ", "Process ", "INFO:", "NVRM:")
@@ -216,6 +221,15 @@ class Assembler:
             if len(self._by_head) > 4 * MAX_OPEN:
                 self._by_head.clear()
             self._by_head[head] = current
+
+    def stands_apart(self, text: str) -> bool:
+        """Whether a line, in which nothing is to be found, is a record of its own that changes no open one.
+
+        Asked for the many requests that are logged between and after the lines of a traceback.
+        """
+        if self._bare or self._pending or text.split("] ", 1)[0] in self._by_head:
+            return False
+        return ORDINARY.match(text) is not None and "Received request" not in text and "details: prompt" not in text
 
     def lines(self, number: int, offset: int, texts: Sequence[str], emit: Callable[[Record], None]) -> None:
         """Take many plain lines (no `\\r`, no escapes): as `line` for each, with the common case spelled out."""

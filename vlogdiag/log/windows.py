@@ -43,6 +43,9 @@ class Reader(Protocol):
     def served(self) -> bool:
         """The current run has reached serving (statistics lines are then no news)."""
 
+    def stands_apart(self, text: str) -> bool:
+        """A line without a hit continues no open record, and nothing can be missed by passing it over."""
+
     def line(self, number: int, offset: int, text: str) -> None:
         """One line."""
 
@@ -155,27 +158,43 @@ class Windows:
 
     def _windows(self, chunk: bytes, hits: Sequence[int], shift: int) -> None:
         position, size, index, count = 0, len(chunk), 0, len(hits)
+        beside, lines = 0, 0  # where a stretch of lines begins that stand in a window and do not belong to it; how many
         while position < size:
-            if self.number < max(self._hot, self._reader.growing + AFTER):
+            if self.number + lines < max(self._hot, self._reader.growing + AFTER):
                 end = chunk.find(b"\n", position) + 1
+                hit = False
                 while index < count and hits[index] + shift < end:
                     index += 1
-                    self._hot = max(self._hot, self.number + 1 + AFTER)
-                self._one(chunk, position, end)
+                    hit = True
+                if not hit and self.number >= HEAD_LINES and self._reader.stands_apart(_text(chunk[position : end - 1])):
+                    beside = beside if lines else position
+                    lines += 1
+                else:
+                    if lines:
+                        self._skip(chunk, beside, position)
+                        lines = 0
+                    if hit:
+                        self._hot = max(self._hot, self.number + 1 + AFTER)
+                    self._one(chunk, position, end)
                 position = end
                 continue
+            if lines:
+                self._skip(chunk, beside, position)
+                lines = 0
             while index < count and hits[index] + shift < position:
                 index += 1
             if index == count:
                 break
-            hit = hits[index] + shift
-            begin = self._begin(chunk, position, chunk.rfind(b"\n", position, hit) + 1 or position)
+            place = hits[index] + shift
+            begin = self._begin(chunk, position, chunk.rfind(b"\n", position, place) + 1 or position)
             if begin > position:
                 self._skip(chunk, position, begin)
                 position = begin
             # Every line from here to the hit, then as many as its record may last.
-            lines = chunk.count(b"\n", begin, hit)
-            self._hot = self.number + lines + 1 + AFTER
+            before = chunk.count(b"\n", begin, place)
+            self._hot = self.number + before + 1 + AFTER
+        if lines:
+            self._skip(chunk, beside, position)
         if position < size:
             keep = max(position, chunk.rfind(b"\n", position, max(position, size - CARRY)) + 1)  # at least CARRY
             if keep > position:
