@@ -33,8 +33,8 @@ Progress = Callable[[int, int | None], None]
 CHUNK = 1 << 20
 """Bytes read at a time: several are held while they are scanned, and memory must not follow the input."""
 GZIP = b"\x1f\x8b"
-SCANNERS = 2
-"""Threads that scan chunks ahead; more hold more chunks in memory and gain nothing on the usual two cores."""
+SCANNERS = 3
+"""Threads that scan chunks ahead: one more than the usual cores, so that none stands idle while a hit is handed over."""
 
 
 @dataclass(frozen=True, slots=True)
