@@ -34,7 +34,7 @@ CHUNK = 1 << 20
 """Bytes read at a time: several are held while they are scanned, and memory must not follow the input."""
 GZIP = b"\x1f\x8b"
 SCANNERS = 3
-"""Threads that scan chunks ahead: one more than the usual cores, so that none stands idle while a hit is handed over."""
+"""Threads that scan chunks ahead: one more than cores, so that none idles while a hit is handed over."""
 
 
 @dataclass(frozen=True, slots=True)

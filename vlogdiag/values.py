@@ -41,6 +41,43 @@ class Quantity:
         return self.value
 
 
+class Series(list[Quantity]):
+    """Values in order. Of very many the first and the recent ones are kept; count, lowest and highest stay exact."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+        self.lowest: Quantity | None = None
+        self.highest: Quantity | None = None
+        self.alike = True
+        """All were numbers of one kind; else the extremes say nothing."""
+
+    def add(self, value: Quantity, most: int) -> None:
+        """Take one more; where `most` are kept the older half makes room for it."""
+        if len(self) >= most:
+            del self[1 : most // 2]
+        self.append(value)
+        self.seen += 1
+        number = value.number
+        if self.lowest is None or self.highest is None:
+            self.lowest = self.highest = value
+            self.alike = number is not None and self.seen == 1
+        elif number is None or self.highest.kind is not value.kind:
+            self.alike = False
+        elif self.alike:
+            if value.value > self.highest.value:  # type: ignore[operator]
+                self.highest = value
+            elif value.value < self.lowest.value:  # type: ignore[operator]
+                self.lowest = value
+
+    def fork(self) -> Series:
+        """A twin that goes its own way."""
+        twin = Series()
+        twin.extend(self)
+        twin.seen, twin.lowest, twin.highest, twin.alike = self.seen, self.lowest, self.highest, self.alike
+        return twin
+
+
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 
 # torch prints 17179869184.00 GiB where an unsigned counter ran below zero; no machine holds an exbibyte.

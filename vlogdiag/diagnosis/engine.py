@@ -15,7 +15,7 @@ from msgspec import field as part
 from vlogdiag.model import Level, Line, Record, Role, Severity, line_at
 from vlogdiag.signatures.templates import Pattern, PatternMatch, PatternTimeout
 from vlogdiag.signatures.types import Match, Signature
-from vlogdiag.values import Quantity
+from vlogdiag.values import Quantity, Series
 
 __all__ = ["Detection", "Hit", "Matcher", "Rulebook"]
 
@@ -74,7 +74,7 @@ class Hit(Struct):
     last: Record | None = None
     speakers: list[str] = part(default_factory=list)
     ranks: set[int] = part(default_factory=set)
-    series: dict[str, list[Quantity]] = part(default_factory=dict)
+    series: dict[str, Series] = part(default_factory=dict)
     times: list[float] = part(default_factory=list)
     """Log times: the first, the last, and evenly many of those between."""
 
@@ -92,7 +92,7 @@ class Hit(Struct):
 
     def fork(self) -> Hit:
         """A twin that goes its own way."""
-        series = {name: list(values) for name, values in self.series.items()}
+        series = {name: values.fork() for name, values in self.series.items()}
         return Hit(self.lead, self.count, self.last, list(self.speakers), set(self.ranks), series, list(self.times))
 
     def add(self, detection: Detection) -> None:
@@ -111,10 +111,7 @@ class Hit(Struct):
             self.ranks.add(record.origin.rank)
         for name, value in detection.captures.items():
             if value is not None:
-                values = self.series.setdefault(name, [])
-                if len(values) >= MAX_SERIES:
-                    del values[1 : MAX_SERIES // 2]
-                values.append(value)
+                self.series.setdefault(name, Series()).add(value, MAX_SERIES)
         if record.time is not None:
             if len(self.times) >= MAX_SERIES:
                 del self.times[1::2]

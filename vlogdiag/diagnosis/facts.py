@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,13 +17,13 @@ from vlogdiag.diagnosis import arguments
 from vlogdiag.log.quoted import QUOTING
 from vlogdiag.model import Level, Line, Record, line_at
 from vlogdiag.signatures.templates import Pattern
-from vlogdiag.values import Kind, Quantity
+from vlogdiag.values import Kind, Quantity, Series
 
 __all__ = ["Fact", "FactRule", "Facts", "header_versions"]
 
 KEEP = ("last", "first", "lowest", "highest")
 MAX_SERIES = 512
-"""Values kept of one series; beyond it, first, last, lowest, highest, sum and count stay exact."""
+"""Values kept of one series (`values.Series`)."""
 MAX_FACT_TEXT = 64 * 1024
 SERIES = (
     "log.running",
@@ -70,7 +70,7 @@ class Facts:
     shapes: int = -1
     """Mask of releases that the header shapes allow (-1: all)."""
     version_text: str | None = None
-    series: dict[str, list[tuple[float | None, Quantity]]] = field(default_factory=dict)
+    series: dict[str, Series] = field(default_factory=dict)
 
     @property
     def versions(self) -> Versions:
@@ -84,7 +84,7 @@ class Facts:
         """A twin that goes its own way."""
         twin = copy.copy(self)
         twin.values, twin.args, twin.resolved = dict(self.values), dict(self.args), dict(self.resolved)
-        twin.series = {name: list(values) for name, values in self.series.items()}
+        twin.series = {name: values.fork() for name, values in self.series.items()}
         return twin
 
     def narrow(self, versions: Versions) -> None:
@@ -239,10 +239,7 @@ class FactCollector:
             if full == "log.version" and facts.version_text is None:
                 facts.version_text = str(quantity.value)
             if full in SERIES:
-                series = facts.series.setdefault(full, [])
-                if len(series) >= MAX_SERIES:
-                    del series[1 : MAX_SERIES // 2]  # keep the beginning's first and the recent half
-                series.append((record.time, quantity))
+                facts.series.setdefault(full, Series()).add(quantity, MAX_SERIES)
             old = facts.values.get(full)
             if old is not None and not _replaces(rule.keep, old.quantity, quantity):
                 continue
@@ -270,8 +267,3 @@ def quantity_of(value: Any) -> Quantity | None:
     if kind is not None:
         return Quantity(value, kind)
     return Quantity(repr(value)[:500], Kind.TEXT)
-
-
-def series_quantities(series: Sequence[tuple[float | None, Quantity]]) -> tuple[Quantity, ...]:
-    """The values of a series without their times."""
-    return tuple(quantity for _, quantity in series)

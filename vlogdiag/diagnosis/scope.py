@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from vlogdiag import catalog
 from vlogdiag.catalog import Versions
-from vlogdiag.diagnosis.facts import Fact, Facts, quantity_of, series_quantities
+from vlogdiag.diagnosis.facts import Fact, Facts, quantity_of
 from vlogdiag.diagnosis.runs import Run
 from vlogdiag.model import Phase, Record
 from vlogdiag.values import Kind, Quantity
@@ -104,7 +104,7 @@ class RunScope:
             return self.series_values[name]
         found = self.facts.series.get(name)
         if found is not None:
-            return series_quantities(found)
+            return found
         value = self.lookup(name)
         return () if value is None else (value,)
 

@@ -166,7 +166,11 @@ class Windows:
                 while index < count and hits[index] + shift < end:
                     index += 1
                     hit = True
-                if not hit and self.number >= HEAD_LINES and self._reader.stands_apart(_text(chunk[position : end - 1])):
+                if (
+                    not hit
+                    and self.number >= HEAD_LINES
+                    and self._reader.stands_apart(_text(chunk[position : end - 1]))
+                ):
                     beside = beside if lines else position
                     lines += 1
                 else:

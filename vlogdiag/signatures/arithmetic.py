@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
-from vlogdiag.values import Kind, Quantity
+from vlogdiag.values import Kind, Quantity, Series
 
 Maybe = Quantity | None
 
@@ -197,6 +197,13 @@ def series(function: str, values: Sequence[Maybe]) -> Maybe:
 
     `delta` is last minus first, `span` highest minus lowest. Of an empty series only `count` is known.
     """
+    if isinstance(values, Series) and values and values.alike:  # a statistic of a whole run, asked for at every line
+        if function == "count":
+            return Quantity(values.seen, Kind.INT)
+        if function in ("lowest", "highest"):
+            return values.highest if function == "highest" else values.lowest
+        if function == "span":
+            return binary("-", values.highest, values.lowest)
     known = [value for value in values if value is not None]
     if function == "count":
         return Quantity(len(known), Kind.INT)
