@@ -300,3 +300,17 @@ def test_a_fact_s_level_is_asked() -> None:
         load(), BANNER + UP + "(EngineCore pid=9) ERROR 04-03 10:00:02 [core.py:1] " + OOM + "\n" + quoted
     )
     assert result.summary.runs[0].facts["card.total"] == pytest.approx(23.69 * 2**30, rel=1e-3)
+
+
+def test_a_proxy_s_own_time_places_its_complaint_beside_the_cause() -> None:
+    """The last line of vLLM with a time lies 40 seconds back: by that clock the complaint would be far from its cause."""
+    rules = rules_from(
+        'id: memory\nmatch: {line: "RuntimeError: no memory on card {number:int}"}\n---\n'
+        'id: gateway\nfamily: hang\nmatch: {line: "upstream prematurely closed", level: [error]}\nyields_to: [oom]\n'
+    )
+    proxy = "2025/04/03 10:00:{} [error] 29#29: *1 upstream prematurely closed connection while reading response\n"
+    for second, found in (("49", ["memory"]), ("48", ["memory"])):
+        log = BANNER + UP + proxy.format(second) + ERROR.format("10:00:50")
+        assert [f.id for f in diagnose(rules, log).findings] == found
+    elsewhere = BANNER + UP + proxy.replace("10:00", "17:00").format("49") + ERROR.format("10:00:50")
+    assert {f.id for f in diagnose(rules, elsewhere).findings} == {"memory", "gateway"}

@@ -46,8 +46,8 @@ CHAIN = ("The above exception was the direct cause", "During handling of the abo
 EXCEPTION = re.compile(
     r"(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Group|Fault|Cancelled|Timeout)(?::|$|\()"
 )
-KERNEL_AHEAD = 900
-"""Seconds that a kernel line may lie after the last line with a time: less than any two time zones are apart."""
+ZONE_S = 900
+"""Seconds that another program's time may lie beside the last one: less than any two time zones are apart."""
 REQUEST = re.compile(r"Received request [\w.-]{1,200}: prompt: |Request [\w.-]{1,200} details: prompt: ")
 REQUEST_END = ("params: ", "sampling_params", "lora_request")
 ORDINARY = re.compile(
@@ -373,7 +373,9 @@ class Assembler:
 
     def time(self, parsed: Parsed) -> float | None:
         """The program's own time drives the clock; a wrapper's only where the program printed none so far."""
-        if parsed.stamp is not None and parsed.kind != "nginx":
+        if parsed.stamp is not None and parsed.kind == "nginx":
+            return self._beside(parsed.stamp)
+        if parsed.stamp is not None:
             time = self.clock.time(parsed.stamp)
             if parsed.outer is not None and parsed.outer.year is not None:
                 self.clock.year = parsed.outer.year
@@ -383,9 +385,15 @@ class Assembler:
             if self.clock.now is None:
                 return None
             if parsed.kind == "kernel":
-                ahead = self.clock.near(parsed.outer) - self.clock.now
-                return self.clock.now + (ahead if 0 < ahead < KERNEL_AHEAD else 0)
+                return max(self.clock.now, self._beside(parsed.outer) or 0.0)
         return self.clock.now
+
+    def _beside(self, stamp: Stamp) -> float | None:
+        """The time of a program beside vLLM on the log's clock, which it does not drive: its zone may be another."""
+        if self.clock.now is None:
+            return None
+        moment = self.clock.near(stamp)
+        return moment if abs(moment - self.clock.now) < ZONE_S else self.clock.now
 
     def _take_headed(self, parsed: Parsed, speaker: Speaker, line: Line, done: list[Record]) -> None:
         if parsed.kind == "progress" or (parsed.kind == "uvicorn" and (parsed.level or 0) < Level.ERROR):
