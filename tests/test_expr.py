@@ -336,8 +336,8 @@ def test_what_is_decided_in_spite_of_unknowns_stays_so_when_they_become_known(
 @given(st.floats(0, 1e6, allow_nan=False), st.sampled_from([0.01, 0.05, 0.5, 1, 16, 256]))
 def test_round_up_is_the_next_multiple(number: float, step: float) -> None:
     scope = FakeScope({"x": Quantity(number, Kind.FLOAT), "y": quantity_of(step)})
-    up = parse_expr("round_up(x, y)", names=names_for(PLAIN)).number(scope)
-    down = parse_expr("round_down(x, y)", names=names_for(PLAIN)).number(scope)
+    up = parse_expr("round_up(x, y)", names=names_for(PLAIN)).evaluate(scope).number
+    down = parse_expr("round_down(x, y)", names=names_for(PLAIN)).evaluate(scope).number
     assert up is not None
     assert down is not None
     noise = 1e-6 * max(1.0, number)

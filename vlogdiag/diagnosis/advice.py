@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from vlogdiag import catalog
@@ -59,9 +59,8 @@ def fill(template: FixTemplate, signature: Signature, scope: RunScope) -> Fix | 
     if template.upgrade is not None and not _older(versions, template.upgrade):
         return None
     flags = _flags(template, scope, versions)
-    remove = _present(template.remove_flags, versions)
     env = _env(template, scope, versions)
-    if flags is None or remove is None or env is None:
+    if flags is None or env is None:
         return None
     unknown = holds is None or UNKNOWN in flags.values() or UNKNOWN in env.values()
     title = template.title.render(scope)
@@ -76,7 +75,7 @@ def fill(template: FixTemplate, signature: Signature, scope: RunScope) -> Fix | 
         title=title,
         disposition="check" if unknown else "apply",
         flags=flags,
-        remove_flags=remove,
+        remove_flags=template.remove_flags,  # the user has typed them: they need not exist in this version
         env=env,
         run=run,
         script=template.script,
@@ -143,18 +142,15 @@ def _filled(value: Mapping[str, Any], scope: RunScope) -> dict[str, Any]:
     return filled
 
 
-def _number(text: str) -> int | float | str:
+def _number(text: str) -> int | float | bool | str:
+    if text in ("True", "true", "False", "false"):
+        return text in ("True", "true")
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
     return text
-
-
-def _present(names: Iterable[str], versions: Versions) -> tuple[str, ...] | None:
-    """Flags to remove; the user has typed them, so they need not exist in this version."""
-    return tuple(names)
 
 
 def _env(template: FixTemplate, scope: RunScope, versions: Versions) -> dict[str, str] | None:

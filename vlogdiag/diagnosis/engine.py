@@ -44,8 +44,6 @@ class Detection(Struct, frozen=True):
     """A silence in which the log ends: the process may still be running."""
     last: Record | None = None
     """Last record of a sequence."""
-    times: int = 1
-    """Records that make it up."""
     moment: float | None = None
     """Log time at which a silence had lasted long enough."""
 

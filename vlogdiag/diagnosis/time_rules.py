@@ -300,7 +300,6 @@ class TimeRules:
             tuple(others),
             at_end=at_end,
             last=chain[-1].record,
-            times=len(chain),
             moment=moment,
         )
 

@@ -270,14 +270,6 @@ class Assembler:
         self._bare.clear()
         return sorted(done, key=lambda r: r.first.number)
 
-    def settle(self, before: int) -> list[Record]:
-        """Close what has had no line since line `before` (tail: the log has been quiet)."""
-        done: list[Record] = []
-        for table in (self._headed, self._bare):
-            for speaker in [s for s, o in table.items() if o.last <= before]:
-                done.append(self._record(table.pop(speaker)))
-        return sorted(done, key=lambda r: r.first.number)
-
     @staticmethod
     def _goes_on(current: _Open, number: int, offset: int, text: str, start: int) -> bool:
         """Append the line to the record whose header it has, unless it begins another or needs a closer look."""

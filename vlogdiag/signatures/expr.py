@@ -42,11 +42,6 @@ class Expr:
         """Three-valued truth."""
         return truth(self._evaluator(scope))
 
-    def number(self, scope: Scope) -> float | int | None:
-        """The value as a bare number: bytes, seconds, fractions; a plain number stands for itself."""
-        value = self._evaluator(scope)
-        return None if value is None else value.number
-
 
 @dataclass(frozen=True, slots=True)
 class _Hole:

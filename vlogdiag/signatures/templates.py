@@ -43,7 +43,6 @@ __all__ = [
     "TemplateError",
     "compile_pattern",
     "is_gate",
-    "match_line_is_gate",
 ]
 
 WINDOW_BEFORE = 2048
@@ -113,11 +112,6 @@ class Pattern:
         except TimeoutError as error:
             raise PatternTimeout(self) from error
         return None if match is None else Found(match.groupdict(), match.start(), match.end())
-
-
-def match_line_is_gate(pattern: Pattern, text: str) -> bool:
-    """Whether `text` can match at all: it holds the gate."""
-    return pattern.gate in text
 
 
 def compile_pattern(
