@@ -302,39 +302,10 @@ class Assembler:
     def _inner(outer: Parsed, text: str, part: int, number: int) -> Parsed:
         inner = parse_line(text) if outer.kind != "json" and (part or outer.level is None) else None
         if outer.level is not None and (inner is None or inner.kind != "vllm"):  # all of it is one message
-            return Parsed(
-                text,
-                outer.host,
-                outer.process,
-                outer.pid,
-                outer.rank,
-                outer.engine,
-                outer.level,
-                outer.kind,
-                outer.stamp,
-                outer.outer,
-                outer.source,
-                outer.repeats if not part else 1,
-                False,
-                outer.key or f"line {number}",
-            )
+            repeats, key = (outer.repeats if not part else 1), (outer.key or f"line {number}")
+            return replace(outer, text=text, repeats=repeats, partial=False, key=key)
         if inner is None or (inner.level is None and inner.pid is None):
-            return Parsed(
-                text,
-                outer.host,
-                outer.process,
-                outer.pid,
-                outer.rank,
-                outer.engine,
-                outer.level,
-                outer.kind,
-                outer.stamp,
-                outer.outer,
-                outer.source,
-                outer.repeats,
-                False,
-                outer.key,
-            )
+            return replace(outer, text=text, partial=False)
         return inner
 
     def _take(self, parsed: Parsed, number: int, offset: int, done: list[Record]) -> None:
