@@ -6,9 +6,9 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
@@ -174,6 +174,11 @@ def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | Non
     if first is None:
         return
     pipeline.feed(first)
+    second = next(chunks, None)
+    if second is None:
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor  # short logs need neither
+
     waiting: deque[tuple[bytes, Future[Sequence[int] | None]]] = deque()
 
     def take(until: int) -> None:
@@ -183,7 +188,7 @@ def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | Non
 
     with ThreadPoolExecutor(SCANNERS, thread_name_prefix="scan") as pool:
         try:
-            for chunk in chunks:
+            for chunk in chain((second,), chunks):
                 if pipeline.cutting:  # the end of that line is numbered at once: what stands before it comes first
                     take(0)
                 whole = pipeline.whole_lines(chunk)

@@ -215,11 +215,11 @@ def _keys() -> tuple[tuple[int, ...], ...]:
 
 @lru_cache(maxsize=256)
 def _spec_mask(text: str) -> int:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
     plain = _plain_mask(text)
     if plain is not None:
         return plain
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # costs milliseconds, needed only for odd ones
+
     mask = 0
     for part in text.split("||"):
         try:

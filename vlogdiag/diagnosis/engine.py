@@ -154,10 +154,8 @@ class Matcher:
         table: dict[str, list[Signature]] = {}
         for signature in rules.bases:
             assert signature.match is not None
-            for pattern in signature.match.lines:
-                owners = table.setdefault(pattern.gate, [])
-                if signature not in owners:
-                    owners.append(signature)
+            for gate in dict.fromkeys(pattern.gate for pattern in signature.match.lines):
+                table.setdefault(gate, []).append(signature)
         self.index = {gate: tuple(owners) for gate, owners in table.items()}
 
     @property

@@ -1,6 +1,6 @@
 """Turns one line of a log into who said it, when, at which level and what: every vLLM header age, every wrapper.
 
-Two tables do the work: `WRAPPERS` are what container runtimes, log shippers and syslog put before a line, `HEADERS` are
+Two tables do the work: `_wrappers` are what container runtimes, log shippers and syslog put before a line, `OTHERS` are
 what a program's own logger puts there. Wrappers are stripped first, as often as they are found; the innermost header
 gives the level. Sources: vLLM `logger.py`, `logging_utils/formatter.py`, `logging_utils/lazy.py` (0.4.0 to 0.33.0),
 torch `c10/util/Logging.cpp`, Ray's `ray._private.ray_logging`, containerd's CRI log format, Docker's json-file driver.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -118,36 +119,50 @@ ISO = (
 )
 LOOKS_LIKE_LOG = r"(?=\(|\{|\[|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback|  |NVRM|$)"
 
-WRAPPERS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("cri", re.compile(ISO + r" (?:stdout|stderr) (?P<flag>[FP])(?: |$)")),
-    ("rfc5424", re.compile(r"<\d{1,3}>1 " + ISO + r" (?P<host>\S+) (?P<unit>\S+) (?P<pid>\S+) \S+ (?:-|\[[^\]]*\]) ?")),
-    ("journald-iso", re.compile(ISO + r" (?P<host>[\w.<>-]+) (?P<unit>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: ")),
-    ("loki", re.compile(ISO + r"\s+\{[^{}]{0,300}\}\s")),
-    (
-        "severity",
-        re.compile(r"(?:DEFAULT|DEBUG|INFO|NOTICE|WARNING|ERROR|CRITICAL)\s+" + ISO + r"\s+(?:\[[^\]]{0,200}\]\s+)?"),
-    ),
-    ("timestamps", re.compile(ISO + r"\s(?![-\d]|\s*(?:INFO|WARNING|ERROR|DEBUG|CRITICAL|SUCC)\s+\S+:\d+ --|\s*-)")),
-    (
-        "syslog",
-        re.compile(
-            r"(?P<mon>[A-Z][a-z]{2}) (?P<day>[ \d]\d) (?P<clock>\d\d:\d\d:\d\d)(?:\.\d+)? "
-            r"(?P<host>[\w.<>-]+) (?P<unit>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: "
+
+@cache
+def _wrappers() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """(name, what stands before the line); groups: host, time, pid of the *unit* (not used as the speaker's pid).
+
+    Compiled when first needed, as `_others` is: most logs are vLLM's own lines and nothing else.
+    """
+    return (
+        ("cri", re.compile(ISO + r" (?:stdout|stderr) (?P<flag>[FP])(?: |$)")),
+        (
+            "rfc5424",
+            re.compile(r"<\d{1,3}>1 " + ISO + r" (?P<host>\S+) (?P<unit>\S+) (?P<pid>\S+) \S+ (?:-|\[[^\]]*\]) ?"),
         ),
-    ),
-    ("kubectl", re.compile(r"\[pod/(?P<host>[^/\]\s]+)/(?P<unit>[^\]\s]+)\] ?")),
-    ("bracketed-time", re.compile(r"\[" + ISO + r"\]\s" + LOOKS_LIKE_LOG)),
-    ("pm2", re.compile(r"\d{1,4}\|(?P<host>[A-Za-z0-9][\w.-]{0,80}?)\s*\| ")),
-    ("compose", re.compile(r"(?P<host>[A-Za-z0-9][\w.-]{0,80}?)\s*\| (?!\d+/\d+ \[)")),
-    (
-        "stern",
-        re.compile(
-            r"(?P<host>[a-z0-9][a-z0-9.-]{0,80}-[a-z0-9]{0,9}\d[a-z0-9]{0,9}) (?!exited )(?P<unit>[a-z][a-z0-9-]{0,40})(?: +› | {1,8})(?! )(?=\S)"
+        ("journald-iso", re.compile(ISO + r" (?P<host>[\w.<>-]+) (?P<unit>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: ")),
+        ("loki", re.compile(ISO + r"\s+\{[^{}]{0,300}\}\s")),
+        (
+            "severity",
+            re.compile(
+                r"(?:DEFAULT|DEBUG|INFO|NOTICE|WARNING|ERROR|CRITICAL)\s+" + ISO + r"\s+(?:\[[^\]]{0,200}\]\s+)?"
+            ),
         ),
-    ),
-    ("uptime", re.compile(r"\[ *\d{1,9}\.\d{6}\] (?=\S)")),
-)
-"""(name, what stands before the line); groups: host, time, pid of the *unit* (not used as the speaker's pid)."""
+        (
+            "timestamps",
+            re.compile(ISO + r"\s(?![-\d]|\s*(?:INFO|WARNING|ERROR|DEBUG|CRITICAL|SUCC)\s+\S+:\d+ --|\s*-)"),
+        ),
+        (
+            "syslog",
+            re.compile(
+                r"(?P<mon>[A-Z][a-z]{2}) (?P<day>[ \d]\d) (?P<clock>\d\d:\d\d:\d\d)(?:\.\d+)? "
+                r"(?P<host>[\w.<>-]+) (?P<unit>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: "
+            ),
+        ),
+        ("kubectl", re.compile(r"\[pod/(?P<host>[^/\]\s]+)/(?P<unit>[^\]\s]+)\] ?")),
+        ("bracketed-time", re.compile(r"\[" + ISO + r"\]\s" + LOOKS_LIKE_LOG)),
+        ("pm2", re.compile(r"\d{1,4}\|(?P<host>[A-Za-z0-9][\w.-]{0,80}?)\s*\| ")),
+        ("compose", re.compile(r"(?P<host>[A-Za-z0-9][\w.-]{0,80}?)\s*\| (?!\d+/\d+ \[)")),
+        (
+            "stern",
+            re.compile(
+                r"(?P<host>[a-z0-9][a-z0-9.-]{0,80}-[a-z0-9]{0,9}\d[a-z0-9]{0,9}) (?!exited )(?P<unit>[a-z][a-z0-9-]{0,40})(?: +› | {1,8})(?! )(?=\S)"
+            ),
+        ),
+        ("uptime", re.compile(r"\[ *\d{1,9}\.\d{6}\] (?=\S)")),
+    )
 
 
 def _unwrap(found: Parsed) -> Parsed | None:
@@ -157,7 +172,7 @@ def _unwrap(found: Parsed) -> Parsed | None:
     if text[0] == "{" and text.rstrip().endswith("}") and len(text) <= MAX_JSON:
         return _unwrap_json(found)
     head = text[:MAX_HEAD]
-    for name, pattern in WRAPPERS:
+    for name, pattern in _wrappers():
         match = pattern.match(head)
         if match is None:
             continue
@@ -331,41 +346,35 @@ VLLM = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<stamp>(?P<month>\d\d)-(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d)) "
     r"(?:\[(?P<new>[\w./<>-]{1,120}:\d{1,6})\]|(?P<old>[\w./<>-]{1,120}:\d{1,6})\]) ?"
 )
-UVICORN = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|TRACE): {1,9}(?=\S|$)")
-GLOG = re.compile(
+UVICORN = r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|TRACE): {1,9}(?=\S|$)"
+GLOG = (
     r"\[?(?P<letter>[WEIF])(?:(?P<date>\d{3,4}) (?P<clock>\d\d:\d\d:\d\d(?:\.\d{1,9})?))?(?: +(?P<pid>\d{1,9}))? "
     r"(?P<source>[\w./+-]{1,120}:\d{1,6})\] ?"
 )
-NCCL = re.compile(
+NCCL = (
     r"(?:\[?[\d-]{10} [\d:]{8}\]? )?(?:(?P<host>[\w.<>-]{1,80}):(?P<pid>\d{1,9}):\d{1,9} \[(?P<rank>\d{1,4})\] )?"
     r"(?P<source>[\w./]{1,80}:\d{1,6} )?NCCL (?P<level>INFO|WARN|ERROR) "
 )
-RAY = re.compile(
+RAY = (
     r"(?P<stamp>"
     + ISO
     + r")\s+(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|SUCC)\s+(?P<source>[\w./-]{1,120}:\d{1,6}) -- "
 )
-RAYLET = re.compile(
+RAYLET = (
     r"\[(?P<stamp>"
     + ISO
     + r") (?P<letter>[DIWEFC]) (?P<pid>\d{1,9}) \d{1,9}\] (?:\((?P<name>\w{1,40})\) )?(?P<source>[\w./-]{1,120}:\d{1,6}): "
 )
-NGINX = re.compile(
-    r"(?P<year>\d{4})/(?P<month>\d\d)/(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d) \[(?P<level>\w{1,12})\] (?P<pid>\d{1,9})#\d{1,9}: (?:\*\d+ )?"
-)
-GUNICORN = re.compile(r"\[(?P<stamp>" + ISO + r"(?: [+-]\d{4})?)\] \[(?P<pid>\d{1,9})\] \[(?P<level>[A-Z]{4,8})\] ")
-PYTHON = re.compile(
+NGINX = r"(?P<year>\d{4})/(?P<month>\d\d)/(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d) \[(?P<level>\w{1,12})\] (?P<pid>\d{1,9})#\d{1,9}: (?:\*\d+ )?"
+GUNICORN = r"\[(?P<stamp>" + ISO + r"(?: [+-]\d{4})?)\] \[(?P<pid>\d{1,9})\] \[(?P<level>[A-Z]{4,8})\] "
+PYTHON = (
     r"\[?(?P<stamp>"
     + ISO
     + r")\]? ?[-|:]? ?\[?(?:(?P<name>[\w.]{1,60})\]? ?[-|:] ?\[?)?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)\]?\s*[-|:]? ?"
 )
-BASIC = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):(?P<source>[\w.]{1,80}):")
-KERNEL = re.compile(
-    r"(?:kernel: )?(?:\[ *\d+\.\d+\] )?(?=NVRM: |Out of memory: |oom-kill:|Memory cgroup out of memory)"
-)
-SHELL = re.compile(
-    r"(?:\$|\+{1,3}|[#>]|(?:\([\w.-]{1,40}\) ?)?[\w.-]{1,40}@[\w.-]{1,60}[:\s][^$#\n]{0,120}[$#]) +(?=\S)"
-)
+BASIC = r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):(?P<source>[\w.]{1,80}):"
+KERNEL = r"(?:kernel: )?(?:\[ *\d+\.\d+\] )?(?=NVRM: |Out of memory: |oom-kill:|Memory cgroup out of memory)"
+SHELL = r"(?:\$|\+{1,3}|[#>]|(?:\([\w.-]{1,40}\) ?)?[\w.-]{1,40}@[\w.-]{1,60}[:\s][^$#\n]{0,120}[$#]) +(?=\S)"
 PROGRESS = re.compile(r"^.{0,120}?(?:\d{1,3}%(?: Completed)? ?\||\| ?\d+/\d+ \[|\d+it \[)")
 NGINX_LEVELS = {
     "emerg": Level.CRITICAL,
@@ -489,7 +498,7 @@ def _header(found: Parsed) -> Parsed:
         match = VLLM.match(head) or _behind_prefix(head)
     if match is not None:
         return _vllm(replace(found, text=text), match, f"{found.process}:{found.pid}:{match.group().strip()}")
-    for kind, pattern in OTHERS:
+    for kind, pattern in _others():
         match = pattern.match(head)
         if match is not None:
             return _other(found, kind, match)
@@ -507,7 +516,12 @@ def _behind_prefix(head: str) -> re.Match[str] | None:
     return None if any(mark in before for mark in "'\"`") else match
 
 
-OTHERS: tuple[tuple[str, re.Pattern[str]], ...] = (
+@cache
+def _others() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((kind, re.compile(pattern)) for kind, pattern in OTHERS)
+
+
+OTHERS = (
     ("uvicorn", UVICORN),
     ("glog", GLOG),
     ("nccl", NCCL),
@@ -520,6 +534,7 @@ OTHERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("kernel", KERNEL),
     ("shell", SHELL),
 )
+"""(kind, how its lines begin), tried in this order."""
 
 
 def _other(found: Parsed, kind: str, match: re.Match[str]) -> Parsed:

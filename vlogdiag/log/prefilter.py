@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 __all__ = ["STATISTICS", "Gates", "Prefilter", "is_statistics", "matters"]
@@ -66,6 +68,16 @@ def matters(text: str) -> bool:
     return MATTERS.search(text) is not None
 
 
+@cache
+def _library() -> Any:
+    """The module, or None where it cannot be loaded."""
+    try:
+        import hyperscan
+    except ImportError:
+        return None
+    return hyperscan
+
+
 class Prefilter:
     """Literals compiled once (milliseconds), scanned over chunks; `scan` may run in several threads at once."""
 
@@ -81,17 +93,12 @@ class Prefilter:
 
     @staticmethod
     def available() -> bool:
-        """Whether Hyperscan can be had on this platform."""
-        try:
-            import hyperscan
-        except ImportError:
-            return False
-        return bool(hyperscan)
+        """Whether Hyperscan is installed on this platform; it is loaded when something is large enough to need it."""
+        return find_spec("hyperscan") is not None
 
     def compile(self) -> None:
         """Build the database; `scan` does so itself when it is first used."""
-        import hyperscan
-
+        hyperscan = _library()
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         database.compile(
             expressions=self._literals,
@@ -104,8 +111,9 @@ class Prefilter:
 
     def scan(self, chunk: bytes) -> Sequence[int] | None:
         """Offsets inside lines worth reading, ascending; None when they are so many that all of it is worth reading."""
-        import hyperscan
-
+        hyperscan = _library()
+        if hyperscan is None:
+            return None
         if self._database is None:
             self.compile()
         scratch = getattr(self._scratch, "value", None)
@@ -145,13 +153,12 @@ class Gates:
     def found(self, text: str) -> frozenset[str]:
         """Literals in `text`."""
         if self._database is None and self._library and self._looked >= WORTH:
-            self._library = Prefilter.available()
+            self._library = _library() is not None
         if not self._library or self._looked < WORTH:
             self._looked += len(text)
             return frozenset(literal for literal in self._literals if literal in text)
         if self._database is None:
-            import hyperscan
-
+            hyperscan = _library()
             self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
             self._database.compile(
                 expressions=[literal.encode() for literal in self._literals],
