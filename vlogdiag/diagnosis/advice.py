@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from vlogdiag import catalog
@@ -36,7 +36,15 @@ def fixes_of(member: Member) -> tuple[Fix, ...]:
         done = {name for fix in apply for name in (*fix.remove_flags, *fix.flags)}
         more = [fix for fix in explained(member.scope) if not done.issuperset(fix.remove_flags)]
         apply = [*apply, *more] if done else [*more, *apply]
-    return (*apply, *check)
+    once = {_does(fix): fix for fix in reversed((*apply, *check))}  # the first of those that do the same
+    return tuple(fix for fix in (*apply, *check) if once[_does(fix)] is fix)
+
+
+def _does(fix: Fix) -> Hashable:
+    """What a fix changes, whatever it is called; its title where it only tells."""
+    flags, env = tuple(sorted(fix.flags.items())), tuple(sorted(fix.env.items()))
+    found = (flags, fix.remove_flags, env, fix.run, fix.script, fix.upgrade, fix.request)
+    return found if any(found) else fix.title
 
 
 def fill(template: FixTemplate, signature: Signature, scope: RunScope) -> Fix | None:

@@ -31,12 +31,15 @@ PHASES = {
     Phase.STOPPING: "while stopping",
 }
 
+OF_THE_HOST = ("process-", "cpu-", "ray-", "pinned-", "rdma-", "swap-", "library-", "checkpoint-larger-than-ram")
+"""How the ids of rules begin that are about the host's memory, and do not say so."""
+
 _CLOCK = re.compile(r"\d{1,2}:\d{2}:\d{2}")
 
 
 def family(finding: Finding) -> str:
     """The kind of trouble in words; memory of the host is told from that of the GPU by the rule's id."""
-    if finding.family == "oom" and "host" in finding.id.split("-"):
+    if finding.family == "oom" and ("host" in finding.id.split("-") or finding.id.startswith(OF_THE_HOST)):
         return "host memory"
     return FAMILIES.get(finding.family, finding.family)
 
