@@ -110,6 +110,18 @@ def test_two_fixes_of_one_title_are_one():
     assert brief(found) == [("Take less", "apply")]
 
 
+def test_two_titles_that_change_the_same_are_one_and_the_sure_one_stays():
+    maybe = {**EAGER, "title": "Perhaps without graphs", "when": "total > 3GiB"}
+    assert brief(fixes(rule(maybe, EAGER))) == [("Do without graphs", "apply")]
+    assert brief(fixes(rule(EAGER, {**EAGER, "title": "Graphs off"}))) == [("Do without graphs", "apply")]
+
+
+def test_true_and_false_in_a_mapping_are_json_s_own():
+    mapping = {"--structured-outputs-config": {"disable_any_whitespace": "true"}}
+    (fix,) = fixes(rule({"title": "No blanks", "flags": mapping}), version="0.12.0")
+    assert fix.flags == {"--structured-outputs-config": '{"disable_any_whitespace": true}'}
+
+
 # --- flags by version --------------------------------------------------------------------------------------------------
 
 SIZES = {"title": "Capture fewer graphs", "flags": {"--cudagraph-capture-sizes": "1 2 4"}}
