@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 import yaml
 from small_rules import diagnose, rules_from
@@ -111,9 +113,9 @@ def test_two_fixes_of_one_title_are_one():
 
 
 def test_two_titles_that_change_the_same_are_one_and_the_sure_one_stays():
-    maybe = {**EAGER, "title": "Perhaps without graphs", "when": "total > 3GiB"}
+    maybe = {**deepcopy(EAGER), "title": "Perhaps without graphs", "when": "total > 3GiB"}
     assert brief(fixes(rule(maybe, EAGER))) == [("Do without graphs", "apply")]
-    assert brief(fixes(rule(EAGER, {**EAGER, "title": "Graphs off"}))) == [("Do without graphs", "apply")]
+    assert brief(fixes(rule(EAGER, {**deepcopy(EAGER), "title": "Graphs off"}))) == [("Do without graphs", "apply")]
 
 
 def test_true_and_false_in_a_mapping_are_json_s_own():
