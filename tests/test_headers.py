@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from vlogdiag.log import headers
 from vlogdiag.log.headers import Parsed, parse_line
 from vlogdiag.model import Level
 
@@ -318,3 +319,18 @@ def test_whatever_the_message_holds_the_header_is_read_alike(line, message):
         plain, "process", "pid", "rank", "engine", "level", "source"
     )
     assert parsed.text == message
+
+
+@pytest.mark.parametrize("name", [name for name, _ in headers._wrappers()])
+def test_every_wrapper_is_tried_for_every_character_that_it_can_begin_with(name: str) -> None:
+    pattern = dict(headers._wrappers())[name]
+    tried = {chr(n) for n in range(256) if name in dict(headers._wrappers_behind(chr(n)))}
+    lines = st.from_regex(pattern).map(lambda line: line.lstrip("\n"))
+
+    @given(lines)
+    @settings(max_examples=60, suppress_health_check=list(HealthCheck), database=None)
+    def holds(line: str) -> None:
+        if pattern.match(line) and line[0].isascii():
+            assert line[0] in tried
+
+    holds()

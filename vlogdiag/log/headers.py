@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -165,6 +165,22 @@ def _wrappers() -> tuple[tuple[str, re.Pattern[str]], ...]:
     )
 
 
+STARTS = {
+    "[0-9]": ("cri", "journald-iso", "loki", "timestamps", "pm2", "compose", "stern"),
+    "[A-Z]": ("severity", "syslog", "compose"),
+    "[a-z]": ("compose", "stern"),
+    r"\[": ("kubectl", "bracketed-time", "uptime"),
+    "<": ("rfc5424",),
+}
+"""First character of a line to the wrappers that may begin with it: a log of another program tries few for each line."""
+
+
+@lru_cache(maxsize=256)
+def _wrappers_behind(first: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    names = next((names for start, names in STARTS.items() if re.match(start, first)), ())
+    return tuple((name, pattern) for name, pattern in _wrappers() if name in names)
+
+
 def _unwrap(found: Parsed) -> Parsed | None:
     text = found.text
     if not text:
@@ -172,7 +188,7 @@ def _unwrap(found: Parsed) -> Parsed | None:
     if text[0] == "{" and text.rstrip().endswith("}") and len(text) <= MAX_JSON:
         return _unwrap_json(found)
     head = text[:MAX_HEAD]
-    for name, pattern in _wrappers():
+    for name, pattern in _wrappers_behind(head[0]):
         match = pattern.match(head)
         if match is None:
             continue
@@ -502,13 +518,15 @@ def _header(found: Parsed) -> Parsed:
         match = pattern.match(head)
         if match is not None:
             return _other(found, kind, match)
-    if PROGRESS.match(head):
+    if ("|" in head or "it [" in head) and PROGRESS.match(head):
         return replace(found, kind="progress", level=Level.INFO, text=text.strip())
     return found
 
 
 def _behind_prefix(head: str) -> re.Match[str] | None:
     """`VLLM_LOGGING_PREFIX` (0.6.4 and later) and wrappers nobody told us of: foreign text, then vLLM's header."""
+    if "]" not in head:
+        return None
     match = VLLM.search(head, 1, MAX_PREFIX + 60)
     if match is None or match.start() > MAX_PREFIX or (match.start() and head[match.start() - 1] not in " \t])|:>"):
         return None
