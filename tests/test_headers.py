@@ -176,7 +176,8 @@ def test_the_wrappers_year_is_kept_beside_the_programs_own_time():
 @pytest.mark.parametrize(
     ("line", "partial"),
     [
-        (json.dumps({"log": "the first half of a long line", "stream": "stdout"}), True),
+        (json.dumps({"log": "the first half of a long line".ljust(headers.DOCKER_PART), "stream": "stdout"}), True),
+        (json.dumps({"log": "a line whose newline a shipper took", "stream": "stdout"}), False),
         (json.dumps({"log": "and its end\n", "stream": "stdout"}), False),
         ("2026-04-03T13:05:56.1Z stdout P the first half", True),
         ("2026-04-03T13:05:56.1Z stdout F and its end", False),

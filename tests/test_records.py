@@ -12,7 +12,7 @@ from ages import BY_VERSION, CORE, Printer, docker_json, interleave, traceback
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlogdiag.log.headers import Stamp, parse_line
+from vlogdiag.log.headers import DOCKER_PART, Stamp, parse_line
 from vlogdiag.log.records import MAX_RECORD, Assembler, Context, LogClock
 from vlogdiag.model import Level, Phase, Record
 
@@ -274,9 +274,20 @@ def test_docker_json_lines_join_like_plain_ones():
 
 
 def test_a_line_that_docker_cut_at_16_kib_is_one_line():
-    first, second = "ERROR 04-03 15:05:56 [core.py:700] CUDA out of ", "memory. Tried to allocate 2.00 GiB"
-    text = json.dumps({"log": first}) + "\n" + json.dumps({"log": second + "\n"})
-    assert [r.text for r in records(text)] == ["CUDA out of memory. Tried to allocate 2.00 GiB"]
+    header = "ERROR 04-03 15:05:56 [core.py:700] "
+    first, second = "CUDA out of ".rjust(DOCKER_PART - len(header), "."), "memory. Tried to allocate 2.00 GiB"
+    text = json.dumps({"log": header + first}) + "\n" + json.dumps({"log": second + "\n"})
+    assert [r.text for r in records(text)] == [first + second]
+
+
+def test_lines_whose_newline_a_shipper_took_are_lines():
+    lines = [
+        "ERROR 04-03 15:05:56 [core.py:700] one",
+        "Traceback (most recent call last):",
+        '  File "x.py", line 3, in f',
+    ]
+    text = "\n".join(json.dumps({"log": line, "stream": "stderr"}) for line in lines)
+    assert [[line.number for line in r.lines] for r in records(text)] == [[1], [2, 3]]
 
 
 def test_a_line_that_containerd_cut_is_one_line():

@@ -52,6 +52,8 @@ MAX_PREFIX = 80
 """A vLLM header is accepted behind at most this much foreign text (`VLLM_LOGGING_PREFIX`, wrappers not in the table)."""
 MAX_JSON = 1 << 20
 """Lines longer than this are not tried as JSON: a wrapper never splits a record into lines of a megabyte."""
+DOCKER_PART = 16 * 1024
+"""Bytes of a line that Docker's json-file driver writes at once (moby `daemon/logger/copier.go`, `defaultBufSize`)."""
 MAX_HEAD = 400
 """Headers are looked for in this much of a line."""
 
@@ -257,8 +259,14 @@ def _unwrap_json(found: Parsed) -> Parsed | None:
             break
     else:
         return None
-    # Only Docker itself marks a cut line by the missing newline; shippers (fluent-bit and others) strip every one.
-    partial = name == "log" and not message.endswith("\n") and data.keys() <= {"log", "stream", "time", "attrs"}
+    # Docker itself cuts a line where its buffer is full, and leaves the newline out; shippers strip every newline.
+    partial = (
+        name == "log"
+        and len(message) >= DOCKER_PART // 4
+        and not message.endswith("\n")
+        and data.keys() <= {"log", "stream", "time", "attrs"}
+        and len(message.encode("utf-8", "surrogatepass")) >= DOCKER_PART
+    )
     message = message.rstrip("\n")
     if "levelname" in data or ("level" in data and ("logger" in data or "name" in data)):
         level = LEVELS.get(str(data.get("levelname") or data.get("level")).upper())
