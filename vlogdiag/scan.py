@@ -35,6 +35,8 @@ CHUNK = 1 << 20
 GZIP = b"\x1f\x8b"
 SCANNERS = 3
 """Threads that scan chunks ahead: one more than cores, so that none idles while a hit is handed over."""
+DENSE_STREAK = 31
+"""Most chunks that are read whole without a scan, after chunks whose scan said that all of them is worth reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +181,18 @@ def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | Non
         return
     from concurrent.futures import Future, ThreadPoolExecutor  # short logs need neither
 
-    waiting: deque[tuple[bytes, Future[Sequence[int] | None]]] = deque()
+    waiting: deque[tuple[bytes, Future[Sequence[int] | None] | None]] = deque()
+    streak = unscanned = 0  # dense chunks in a row, and how many of the next ones are read whole without a scan
 
     def take(until: int) -> None:
+        nonlocal streak, unscanned
         while len(waiting) > until:
-            ready, hits = waiting.popleft()
-            pipeline.feed_scanned(ready, hits.result())
+            ready, scan = waiting.popleft()
+            hits = scan.result() if scan is not None else None
+            if scan is not None:
+                streak = min(2 * streak + 1, DENSE_STREAK) if hits is None else 0
+                unscanned = streak
+            pipeline.feed_scanned(ready, hits)
 
     with ThreadPoolExecutor(SCANNERS, thread_name_prefix="scan") as pool:
         try:
@@ -192,7 +200,10 @@ def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | Non
                 if pipeline.cutting:  # the end of that line is numbered at once: what stands before it comes first
                     take(0)
                 whole = pipeline.whole_lines(chunk)
-                if whole:
+                if whole and unscanned:
+                    unscanned -= 1
+                    waiting.append((whole, None))
+                elif whole:
                     waiting.append((whole, pool.submit(prefilter.scan, whole)))
                 take(SCANNERS)
         finally:  # a source that breaks off has said all this before
