@@ -181,18 +181,21 @@ def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | Non
         return
     from concurrent.futures import Future, ThreadPoolExecutor  # short logs need neither
 
-    waiting: deque[tuple[bytes, Future[Sequence[int] | None] | None]] = deque()
+    def look(chunk: bytes) -> tuple[Sequence[int] | None, int]:
+        return prefilter.scan(chunk), chunk.count(b"\n")
+
+    waiting: deque[tuple[bytes, Future[tuple[Sequence[int] | None, int]] | None]] = deque()
     streak = unscanned = 0  # dense chunks in a row, and how many of the next ones are read whole without a scan
 
     def take(until: int) -> None:
         nonlocal streak, unscanned
         while len(waiting) > until:
             ready, scan = waiting.popleft()
-            hits = scan.result() if scan is not None else None
+            hits, lines = scan.result() if scan is not None else (None, None)
             if scan is not None:
                 streak = min(2 * streak + 1, DENSE_STREAK) if hits is None else 0
                 unscanned = streak
-            pipeline.feed_scanned(ready, hits)
+            pipeline.feed_scanned(ready, hits, lines)
 
     with ThreadPoolExecutor(SCANNERS, thread_name_prefix="scan") as pool:
         try:
@@ -204,7 +207,7 @@ def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | Non
                     unscanned -= 1
                     waiting.append((whole, None))
                 elif whole:
-                    waiting.append((whole, pool.submit(prefilter.scan, whole)))
+                    waiting.append((whole, pool.submit(look, whole)))
                 take(SCANNERS)
         finally:  # a source that breaks off has said all this before
             take(0)
