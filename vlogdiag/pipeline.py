@@ -389,7 +389,10 @@ class Pipeline:
 
     def stands_apart(self, text: str) -> bool:
         """Whether a line may be passed over inside a window (`windows.Reader`)."""
-        return self._assembler.stands_apart(text)
+        done = self._assembler.apart(text)
+        for record in done or ():
+            self._record(record)
+        return done is not None
 
     def line(self, number: int, offset: int, text: str) -> None:
         """One line (`windows.Reader`)."""

@@ -52,7 +52,7 @@ REQUEST = re.compile(r"Received request [\w.-]{1,200}: prompt: |Request [\w.-]{1
 REQUEST_END = ("params: ", "sampling_params", "lora_request")
 ORDINARY = re.compile(
     r"(?:\([\w .:=-]{1,80}\) )?"
-    r"(?:(?:INFO|WARNING|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./<>-]{1,120}:\d{1,6}\] \S|INFO:     \d)"
+    r"(?:(?:INFO|WARNING|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./<>-]{1,120}:\d{1,6}\] \S|(?P<access>INFO:     \d))"
 )
 """How vLLM's own lines and uvicorn's access lines begin."""
 BANNER = "█"
@@ -222,14 +222,24 @@ class Assembler:
                 self._by_head.clear()
             self._by_head[head] = current
 
-    def stands_apart(self, text: str) -> bool:
-        """Whether a line, in which nothing is to be found, is a record of its own that changes no open one.
+    def apart(self, text: str) -> list[Record] | None:
+        """What a line completes that is a record of its own and holds nothing to be found; None if it has to be read.
 
         Asked for the many requests that are logged between and after the lines of a traceback.
         """
         if self._bare or self._pending or text.split("] ", 1)[0] in self._by_head:
-            return False
-        return ORDINARY.match(text) is not None and "Received request" not in text and "details: prompt" not in text
+            return None
+        ordinary = ORDINARY.match(text)
+        if ordinary is None or "Received request" in text or "details: prompt" in text:
+            return None
+        if ordinary["access"]:
+            return NOTHING
+        parsed = parse_line(text)
+        speaker: Speaker = (parsed.host, parsed.pid, parsed.rank if parsed.pid is None else None)
+        current = self._headed.get(speaker)
+        if current is None:
+            return NOTHING
+        return None if current.key == parsed.key else [self._record(self._headed.pop(speaker))]
 
     def lines(self, number: int, offset: int, texts: Sequence[str], emit: Callable[[Record], None]) -> None:
         """Take many plain lines (no `\\r`, no escapes): as `line` for each, with the common case spelled out."""
