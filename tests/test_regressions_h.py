@@ -1,0 +1,86 @@
+"""Logs whose remedy once was another model's, was set already, or took out what was never given; and that law for all of them.
+
+`expect` is the rule that leads. `all_of` are words that the first four remedies tell, `none_of` words that none may do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vlogdiag.loading import Rules, load
+from vlogdiag.report.json import encode
+from vlogdiag.scan import scan_paths
+
+DATA = Path(__file__).parent / "data"
+RULES = Path(__file__).parent.parent / "rules"
+CASES = sorted((DATA / "regressions_h").glob("*.yaml"))
+TYPED = ("flags", "remove_flags", "env", "run", "upgrade")
+WHOLE = ("non-default args: {", "args: Namespace(")
+"""Lines that print every option given; the engine's own line prints some."""
+
+
+@pytest.fixture(scope="module")
+def rules() -> Rules:
+    return load()
+
+
+def report(text: str, rules: Rules, folder: Path) -> dict[str, Any]:
+    log = folder / "vllm.log"
+    log.write_text(text, encoding="utf-8")
+    return encode(scan_paths([str(log)], rules).report)
+
+
+@pytest.mark.parametrize("path", CASES, ids=[p.stem for p in CASES])
+def test_the_cause_leads_and_its_remedy_is_the_first(path: Path, rules: Rules, tmp_path: Path) -> None:
+    case: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    findings = report(case["log"], rules, tmp_path)["findings"]
+    grave = [f["id"] for f in findings if f["severity"] in ("error", "warning")]
+    assert grave[:1] == [case["expect"]]
+    told = [json.dumps([fix[key] for key in TYPED]) for fix in findings[0]["fixes"]]
+    assert all(any(word in fix for fix in told[:4]) for word in case["all_of"])
+    assert not [word for word in case.get("none_of", ()) if any(word in fix for fix in told)]
+
+
+def logs_with_arguments() -> Iterator[tuple[str, str]]:
+    """Every example and regression that prints its options."""
+    for path in sorted(RULES.rglob("*.yaml")):
+        rule = yaml.safe_load(path.read_text(encoding="utf-8"))
+        fires = rule["examples"]["fires"] if isinstance(rule, dict) and "examples" in rule else ()
+        yield from ((path.stem, example["log"]) for example in fires)
+    for path in sorted(DATA.glob("regressions*/*.yaml")):
+        yield path.stem, yaml.safe_load(path.read_text(encoding="utf-8")).get("log", "")
+
+
+def useless(found: dict[str, Any]) -> Iterator[str]:
+    """Remedies that set what is set, or take out what the run was not given."""
+    runs = [run for source in found["sources"] for run in source["runs"]]
+    given = (runs[-1].get("args") or {}) if len(runs) == 1 else {}
+    if not given:
+        return
+    values = {"--" + name.replace("_", "-"): str(value).lower() for name, value in given.items()}
+    for finding in found["findings"]:
+        for fix in finding["fixes"]:
+            if fix["disposition"] != "apply":
+                continue
+            yield from (f"{finding['id']} takes {flag} out" for flag in fix["remove_flags"] if flag not in values)
+            yield from (
+                f"{finding['id']} sets {flag} {value}"
+                for flag, value in fix["flags"].items()
+                if values.get(flag) == str(value).lower() and len(fix["flags"]) == 1
+            )
+
+
+def test_no_remedy_sets_what_is_set_or_takes_out_what_was_not_given(rules: Rules, tmp_path: Path) -> None:
+    found = {
+        f"{name}: {fault}"
+        for name, log in logs_with_arguments()
+        if any(line in log for line in WHOLE)
+        for fault in useless(report(log, rules, tmp_path))
+    }
+    assert not found
