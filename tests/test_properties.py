@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,6 +152,52 @@ def test_the_fast_path_finds_the_same(seed, cuts):
 @LONG
 def test_the_fast_path_finds_the_same_in_thousands_of_logs(seed, cuts):
     same_with_prefilter(seed, cuts)
+
+
+SAMPLES = sorted((Path(__file__).parent.parent / "sample_logs").glob("*.log"))
+PIECES = (b"\n", b"\r", b"\x1b[31m", b"] ", b"{", b"\xff", b'"', b"Traceback (most recent call last):\n")
+PIECES += (b"\n(EngineCore pid=3) ERROR 01-01 00:00:00 [a.py:1] ",)
+
+
+def mangled(rng: random.Random) -> bytes:
+    """A sample log with pieces cut out, doubled, taken from another, or put where nobody expects them."""
+    log = bytearray(rng.choice(SAMPLES).read_bytes())
+    for _ in range(rng.randint(1, 12)):
+        at, kind = rng.randrange(len(log) + 1), rng.random()
+        if kind < 0.3:
+            del log[at : at + rng.randint(0, 300)]
+        elif kind < 0.7:
+            other = bytes(log) if kind < 0.5 else rng.choice(SAMPLES).read_bytes()
+            begin = rng.randrange(len(other) + 1)
+            log[at:at] = other[begin : begin + rng.randint(0, 5_000)]
+        else:
+            log[at:at] = rng.choice(PIECES)
+    return bytes(log)
+
+
+def same_though_mangled(seed: int) -> None:
+    rng = random.Random(seed)
+    log = mangled(rng)
+    edges = [0, *sorted(rng.randrange(len(log) + 1) for _ in range(rng.randint(0, 6))), len(log)]
+    slow = diagnose([log])
+    fast = diagnose([log[a:b] for a, b in itertools.pairwise(edges)], fast=True)
+    assert [(f.id, f.first.line, f.count) for f in fast.findings] == [
+        (f.id, f.first.line, f.count) for f in slow.findings
+    ]
+    assert fast.summary.lines == slow.summary.lines
+
+
+@given(SEEDS)
+@EVERYDAY
+def test_the_fast_path_finds_the_same_in_mangled_logs(seed):
+    same_though_mangled(seed)
+
+
+@pytest.mark.long
+@given(SEEDS)
+@LONG
+def test_the_fast_path_finds_the_same_in_thousands_of_mangled_logs(seed):
+    same_though_mangled(seed)
 
 
 FRAME = '  File "/app/x.py", line {n}, in f\n    step_{n}()'
