@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from vlogdiag import catalog
+from vlogdiag.catalog import Versions
 from vlogdiag.loading import Rules, load
 from vlogdiag.report.json import encode
 from vlogdiag.scan import scan_paths
@@ -82,5 +84,27 @@ def test_no_remedy_sets_what_is_set_or_takes_out_what_was_not_given(rules: Rules
         for name, log in logs_with_arguments()
         if any(line in log for line in WHOLE)
         for fault in useless(report(log, rules, tmp_path))
+    }
+    assert not found
+
+
+def foreign(log: str, found: dict[str, Any]) -> Iterator[str]:
+    """Options to take out that the run's release never had, and that nobody typed."""
+    runs = [run for source in found["sources"] for run in source["runs"]]
+    version = runs[-1].get("vllm_version") if len(runs) == 1 else None
+    if version is None:
+        return
+    for finding in found["findings"]:
+        for flag in {flag for fix in finding["fixes"] for flag in fix["remove_flags"]}:
+            if catalog.flag(flag, Versions.of(version)).exists is False and flag not in log:
+                yield f"{finding['id']} takes {flag} out of {version}"
+
+
+def test_what_is_to_be_taken_out_exists_in_the_release_of_the_run(rules: Rules, tmp_path: Path) -> None:
+    found = {
+        f"{name}: {fault}"
+        for name, log in logs_with_arguments()
+        if "ersion" in log or "LLM engine (v" in log
+        for fault in foreign(log, report(log, rules, tmp_path))
     }
     assert not found
