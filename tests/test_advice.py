@@ -350,3 +350,11 @@ def test_a_known_bug_is_one_sentence():
 def test_every_flag_that_shipped_rules_name_exists_in_some_release(shipped):
     names = {flag for s in shipped.book.signatures for fix in s.fixes for flag in fix.flags}
     assert [flag for flag in sorted(names) if not catalog.knows_flag(flag)] == []
+
+
+def test_what_the_run_has_been_given_already_is_not_advised():
+    out = {"title": "Take it out", "remove_flags": ["--swap-space"]}
+    assert brief(fixes(rule(less(), EAGER), args={"enforce_eager": True})) == [("Take less", "apply")]
+    assert brief(fixes(rule(out, less()), args={"enforce_eager": True})) == [("Take less", "apply")]
+    assert len(fixes(rule(out, less()), args={"swap_space": 8})) == 2
+    assert len(fixes(rule(out, less()))) == 2, "without its arguments nothing is known of them"

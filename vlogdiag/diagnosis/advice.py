@@ -68,7 +68,7 @@ def fill(template: FixTemplate, signature: Signature, scope: RunScope) -> Fix | 
         return None
     flags = _flags(template, scope, versions)
     env = _env(template, scope, versions)
-    if flags is None or env is None:
+    if flags is None or env is None or _done_already(template, flags, scope):
         return None
     unknown = holds is None or UNKNOWN in flags.values() or UNKNOWN in env.values()
     title = template.title.render(scope)
@@ -98,6 +98,23 @@ def fill(template: FixTemplate, signature: Signature, scope: RunScope) -> Fix | 
 def _older(versions: Versions, wanted: str) -> bool:
     """Whether upgrading to `wanted` changes anything: some possible version lies outside it."""
     return versions.within(Versions.parse_spec(wanted)) is not True
+
+
+def _done_already(template: FixTemplate, flags: Mapping[str, str | bool], scope: RunScope) -> bool:
+    """Whether a fix that only sets and takes out options changes nothing of what the run was given."""
+    if template.env or template.run or template.script or template.upgrade or template.request:
+        return False
+    given = {name.lstrip("-").replace("-", "_"): name for name in (*flags, *template.remove_flags)}
+    if not given:
+        return False
+    args = scope.facts.args
+    for key, name in given.items():
+        if name in flags:
+            if key not in args or str(args[key]) != str(flags[name]):
+                return False
+        elif scope.facts.argument(key) is not None or not scope.facts.complete:
+            return False
+    return True
 
 
 def _without_numbers(source: str) -> str:
