@@ -243,8 +243,20 @@ def test_two_gigabytes_take_fifteen_seconds_and_200_mb(tmp_path: Path) -> None:
         file.write(LOG.splitlines(keepends=True)[2].encode())
     begin, used = time.monotonic(), children_cpu()
     done = subprocess.run(  # through a small process: a child inherits the peak of the one that starts it
-        [sys.executable, "-I", "-c", BETWEEN, sys.executable, "-c", DRIVER]
-        + [str(path), "-o", str(tmp_path / "b.tar.gz"), "--pid", str(os.getpid())],
+        [
+            sys.executable,
+            "-I",
+            "-c",
+            BETWEEN,
+            sys.executable,
+            "-c",
+            DRIVER,
+            str(path),
+            "-o",
+            str(tmp_path / "b.tar.gz"),
+            "--pid",
+            str(os.getpid()),
+        ],
         capture_output=True,
         text=True,
         check=False,
