@@ -149,9 +149,9 @@ class Pipeline:
         """The line in progress is longer than lines are read."""
         return self._windows.cutting
 
-    def feed_scanned(self, chunk: bytes, hits: Sequence[int] | None, lines: int | None = None) -> None:
-        """Second half: whole lines, with what `prefilter.scan` found in them, and how many they are, if known."""
-        self._windows.take(chunk, hits, lines)
+    def feed_scanned(self, chunk: bytes, hits: Sequence[int] | None) -> None:
+        """Second half: whole lines, with what `prefilter.scan` found in them."""
+        self._windows.take(chunk, hits)
 
     def stop(self, moment: float) -> Result:
         """End of looking at `moment` (monotonic), though the log may go on."""

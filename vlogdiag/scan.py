@@ -181,21 +181,18 @@ def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | Non
         return
     from concurrent.futures import Future, ThreadPoolExecutor  # short logs need neither
 
-    def look(chunk: bytes) -> tuple[Sequence[int] | None, int]:
-        return prefilter.scan(chunk), chunk.count(b"\n")
-
-    waiting: deque[tuple[bytes, Future[tuple[Sequence[int] | None, int]] | None]] = deque()
+    waiting: deque[tuple[bytes, Future[Sequence[int] | None] | None]] = deque()
     streak = unscanned = 0  # dense chunks in a row, and how many of the next ones are read whole without a scan
 
     def take(until: int) -> None:
         nonlocal streak, unscanned
         while len(waiting) > until:
             ready, scan = waiting.popleft()
-            hits, lines = scan.result() if scan is not None else (None, None)
+            hits = scan.result() if scan is not None else None
             if scan is not None:
                 streak = min(2 * streak + 1, DENSE_STREAK) if hits is None else 0
                 unscanned = streak
-            pipeline.feed_scanned(ready, hits, lines)
+            pipeline.feed_scanned(ready, hits)
 
     with ThreadPoolExecutor(SCANNERS, thread_name_prefix="scan") as pool:
         try:
@@ -207,7 +204,7 @@ def feed(pipeline: Pipeline, chunks: Iterable[bytes], prefilter: Prefilter | Non
                     unscanned -= 1
                     waiting.append((whole, None))
                 elif whole:
-                    waiting.append((whole, pool.submit(look, whole)))
+                    waiting.append((whole, pool.submit(prefilter.scan, whole)))
                 take(SCANNERS)
         finally:  # a source that breaks off has said all this before
             take(0)

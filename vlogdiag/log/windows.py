@@ -78,7 +78,7 @@ class Windows:
         whole = self.whole_lines(data)
         if whole:
             hits = self._prefilter.scan(whole) if self._prefilter is not None and len(whole) >= SMALL else None
-            self.take(whole, hits, whole.count(b"\n") if hits is not None else None)
+            self.take(whole, hits)
 
     def whole_lines(self, data: bytes) -> bytes:
         """What `data` completes, up to its last line end; the rest waits (a line without end is cut at MAX_LINE)."""
@@ -141,8 +141,8 @@ class Windows:
         twin._reader = reader
         return twin
 
-    def take(self, chunk: bytes, hits: Sequence[int] | None, lines: int | None = None) -> None:
-        """Read whole lines; `hits` are offsets worth reading (None: all of it), `lines` their number if it is known."""
+    def take(self, chunk: bytes, hits: Sequence[int] | None) -> None:
+        """Read whole lines; `hits` are offsets worth reading (None: all of it)."""
         if hits is None:
             chunk, self._carry = self._carry + chunk, b""  # its first record may have begun in what was kept
             self._read(chunk, 0, len(chunk))
@@ -151,14 +151,12 @@ class Windows:
         near = reach <= CARRY  # a record may begin in what was kept
         shift = 0
         if near or self._hot > self.number:
-            lines = lines + self._carry.count(b"\n") if lines is not None else None
             chunk, shift, self._carry = self._carry + chunk, len(self._carry), b""
         else:
             self._settle()
-        self._windows(chunk, hits, shift, None if lines is None else self.number + lines)
+        self._windows(chunk, hits, shift)
 
-    def _windows(self, chunk: bytes, hits: Sequence[int], shift: int, last: int | None) -> None:
-        """`last` is the number of the chunk's last line, if that is known: the rest of it need not be counted."""
+    def _windows(self, chunk: bytes, hits: Sequence[int], shift: int) -> None:
         position, size, index, count = 0, len(chunk), 0, len(hits)
         beside, lines = 0, 0  # where a stretch of lines begins that stand in a window and do not belong to it; how many
         while position < size:
@@ -204,8 +202,7 @@ class Windows:
         if position < size:
             keep = max(position, chunk.rfind(b"\n", position, max(position, size - CARRY)) + 1)  # at least CARRY
             if keep > position:
-                left = None if last is None else last - self.number - chunk.count(b"\n", keep)
-                self._skip(chunk, position, keep, left)
+                self._skip(chunk, position, keep)
             self._carry += chunk[keep:] if keep < size else b""
 
     def _begin(self, chunk: bytes, low: int, line: int) -> int:
@@ -234,13 +231,12 @@ class Windows:
             begin = before
         return begin
 
-    def _skip(self, chunk: bytes, start: int, end: int, lines: int | None = None) -> None:
+    def _skip(self, chunk: bytes, start: int, end: int) -> None:
         places = {} if self._reader.served else {mark: chunk.find(mark, start, end) for mark in SERVING}
         while not self._reader.served:  # the first statistics line says that the run is serving
             at = min((at for at in places.values() if at >= 0), default=-1)
             if at < 0:
                 break
-            lines = None
             line = chunk.rfind(b"\n", start, at) + 1 or start
             if line > start:
                 self._pass(chunk, start, line)
@@ -250,11 +246,10 @@ class Windows:
                 if 0 <= place < start:  # each mark is looked for once in every stretch
                     places[mark] = chunk.find(mark, start, end)
         if start < end:
-            self._pass(chunk, start, end, lines)
+            self._pass(chunk, start, end)
 
-    def _pass(self, chunk: bytes, start: int, end: int, lines: int | None = None) -> None:
-        if lines is None:
-            lines = chunk.count(b"\n", start, end)
+    def _pass(self, chunk: bytes, start: int, end: int) -> None:
+        lines = chunk.count(b"\n", start, end)
         self._reader.skip(chunk, start, end, self.number + 1, self.number + lines)
         self.number += lines
         self.offset += end - start
