@@ -182,9 +182,8 @@ class Windows:
                     self._one(chunk, position, end)
                 position = end
                 continue
-            if lines:
-                self._skip(chunk, beside, position)
-                lines = 0
+            if lines:  # they go with what follows
+                position, lines = beside, 0
             while index < count and hits[index] + shift < position:
                 index += 1
             if index == count:
