@@ -290,6 +290,11 @@ def test_a_model_behind_an_option_with_a_value_is_the_model() -> None:
     found = from_shell("vllm serve --port 9000 Qwen/Qwen3-8B --max-model-len 4096")
     assert found is not None
     assert found[0] == {"port": 9000, "model": "Qwen/Qwen3-8B", "max_model_len": 4096}
+    for words in ("--enforce-eager org/m", "--task embed org/m", "--limit-mm-per-prompt image=2 org/m", "-tp 2 org/m"):
+        found = from_shell(f"vllm serve {words}")
+        assert found is not None and found[0]["model"] == "org/m", words
+    found = from_shell("vllm serve --enforce-eager true")
+    assert found is not None and "model" not in found[0]
     found = from_shell("vllm serve --served-model-name a b")
     assert found is not None and found[0] == {"served_model_name": ["a", "b"]}
 
@@ -312,3 +317,20 @@ def test_a_proxy_s_own_time_places_its_complaint_beside_the_cause() -> None:
     for second, found in (("49", ["memory"]), ("48", ["memory"])):
         log = BANNER + UP + proxy.format(second) + ERROR.format("10:00:50")
         assert [f.id for f in diagnose(rules, log).findings] == found
+
+
+def test_a_flood_of_ever_new_gates_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what it has ended stays ended."""
+    rules = rules_from(
+        'id: quiet-start\nfamily: hang\nsilence:\n  line: "begin of it"\n  level: [info]\n'
+        '  until: ["ended one way", "ended other way"]\n  for: 60s\n'
+    )
+    monkeypatch.setattr("vlogdiag.diagnosis.time_rules.MAX_KEYS", 1)
+    line = "(APIServer pid=7) {} 04-03 10:{}:00 [odd.py:{}] {}\n"
+    log = BANNER + line.format("INFO", "01", 1, "begin of it")
+    log += line.format("ERROR", "00", 2, "ended one way") + line.format("ERROR", "00", 3, "ended other way")
+    log += line.format("ERROR", "00", 4, "ended one way and ended other way") + line.format("INFO", "30", 5, "hello")
+    pipeline = Pipeline(rules, source="a.log")
+    pipeline.feed(log.encode())
+    assert pipeline.close().findings == ()
+    assert len(pipeline._timed._floods) <= 1

@@ -1,56 +1,26 @@
-"""Logs in which the wrong program, request or number was blamed: each keeps its cause, and its remedy's direction.
-
-`expect` is the rule that leads, or null where nothing may be worse than a notice: the server is well. `all_of` are words
-that the first four remedies tell, `none_of` words that none may do.
-"""
+"""Logs in which the wrong program, request or number was blamed: each keeps its cause, and its remedy's direction."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
+from regression_logs import cases, check, rules
 
-from vlogdiag.loading import Rules, load
 from vlogdiag.pipeline import Pipeline
-from vlogdiag.report.json import encode
-from vlogdiag.scan import scan_paths
-
-CASES = sorted((Path(__file__).parent / "data" / "regressions_c").glob("*.yaml"))
-TYPED = ("flags", "remove_flags", "env", "run", "upgrade")
 
 
-@pytest.fixture(scope="module")
-def rules() -> Rules:
-    return load()
-
-
-@pytest.mark.parametrize("path", CASES, ids=[p.stem for p in CASES])
-def test_the_cause_is_the_logs_own_and_the_remedy_points_the_right_way(
-    path: Path, rules: Rules, tmp_path: Path
-) -> None:
-    case: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    log = tmp_path / "vllm.log"
-    log.write_text(case["log"], encoding="utf-8")
-    findings = encode(scan_paths([str(log)], rules).report)["findings"]
-    grave = [f["id"] for f in findings if f["severity"] in ("error", "warning")]
-    if case["expect"] is None:
-        assert grave == []
-    else:
-        assert grave[:1] == [case["expect"]]
-    told = [json.dumps([fix[key] for key in TYPED]) for f in findings for fix in f["fixes"]]
-    assert all(any(word in fix for fix in told[:4]) for word in case.get("all_of", ()))
-    assert not [word for word in case.get("none_of", ()) if any(word in fix for fix in told)]
+@pytest.mark.parametrize("path", cases("regressions_c"), ids=lambda path: path.stem)
+def test_the_cause_is_the_logs_own_and_the_remedy_points_the_right_way(path: Path, tmp_path: Path) -> None:
+    check(path, tmp_path, lead_only=False)
 
 
 @pytest.mark.parametrize(
     ("version", "option"),
     [("0.8.4", "--cuda-graph-sizes 64"), ("0.6.6", "--calculate-kv-scales"), ("0.6.3", "--task x")],
 )
-def test_an_option_newer_than_the_release_was_not_removed_from_it(rules: Rules, version: str, option: str) -> None:
-    pipeline = Pipeline(rules, source="x", version=version)
+def test_an_option_newer_than_the_release_was_not_removed_from_it(version: str, option: str) -> None:
+    pipeline = Pipeline(rules(), source="x", version=version)
     pipeline.feed(f"usage: vllm serve <model_tag> [options]\nvllm: error: unrecognized arguments: {option}\n".encode())
     (found,) = pipeline.close().findings
     assert found.id == "argument-unrecognized" and "arrives in" in found.fixes[0].title

@@ -1,52 +1,26 @@
-"""Logs whose remedy once was another model's, was set already, or took out what was never given; and that law for all of them.
-
-`expect` is the rule that leads. `all_of` are words that the first four remedies tell, `none_of` words that none may do.
-"""
+"""Logs whose remedy once was another model's, was set already, or took out what was never given; and that law for all of them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from regression_logs import DATA, cases, check, report
 
 from vlogdiag import catalog
 from vlogdiag.catalog import Versions
-from vlogdiag.loading import Rules, load
-from vlogdiag.report.json import encode
-from vlogdiag.scan import scan_paths
 
-DATA = Path(__file__).parent / "data"
 RULES = Path(__file__).parent.parent / "rules"
-CASES = sorted((DATA / "regressions_h").glob("*.yaml"))
-TYPED = ("flags", "remove_flags", "env", "run", "upgrade")
 WHOLE = ("non-default args: {", "args: Namespace(")
 """Lines that print every option given; the engine's own line prints some."""
 
 
-@pytest.fixture(scope="module")
-def rules() -> Rules:
-    return load()
-
-
-def report(text: str, rules: Rules, folder: Path) -> dict[str, Any]:
-    log = folder / "vllm.log"
-    log.write_text(text, encoding="utf-8")
-    return encode(scan_paths([str(log)], rules).report)
-
-
-@pytest.mark.parametrize("path", CASES, ids=[p.stem for p in CASES])
-def test_the_cause_leads_and_its_remedy_is_the_first(path: Path, rules: Rules, tmp_path: Path) -> None:
-    case: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    findings = report(case["log"], rules, tmp_path)["findings"]
-    grave = [f["id"] for f in findings if f["severity"] in ("error", "warning")]
-    assert grave[:1] == [case["expect"]]
-    told = [json.dumps([fix[key] for key in TYPED]) for fix in findings[0]["fixes"]]
-    assert all(any(word in fix for fix in told[:4]) for word in case["all_of"])
-    assert not [word for word in case.get("none_of", ()) if any(word in fix for fix in told)]
+@pytest.mark.parametrize("path", cases("regressions_h"), ids=lambda path: path.stem)
+def test_the_cause_leads_and_its_remedy_is_the_first(path: Path, tmp_path: Path) -> None:
+    check(path, tmp_path, lead_only=True)
 
 
 def logs_with_arguments() -> Iterator[tuple[str, str]]:
@@ -78,12 +52,12 @@ def useless(found: dict[str, Any]) -> Iterator[str]:
             )
 
 
-def test_no_remedy_sets_what_is_set_or_takes_out_what_was_not_given(rules: Rules, tmp_path: Path) -> None:
+def test_no_remedy_sets_what_is_set_or_takes_out_what_was_not_given(tmp_path: Path) -> None:
     found = {
         f"{name}: {fault}"
         for name, log in logs_with_arguments()
         if any(line in log for line in WHOLE)
-        for fault in useless(report(log, rules, tmp_path))
+        for fault in useless(report(log, tmp_path))
     }
     assert not found
 
@@ -100,11 +74,11 @@ def foreign(log: str, found: dict[str, Any]) -> Iterator[str]:
                 yield f"{finding['id']} takes {flag} out of {version}"
 
 
-def test_what_is_to_be_taken_out_exists_in_the_release_of_the_run(rules: Rules, tmp_path: Path) -> None:
+def test_what_is_to_be_taken_out_exists_in_the_release_of_the_run(tmp_path: Path) -> None:
     found = {
         f"{name}: {fault}"
         for name, log in logs_with_arguments()
         if "ersion" in log or "LLM engine (v" in log
-        for fault in foreign(log, report(log, rules, tmp_path))
+        for fault in foreign(log, report(log, tmp_path))
     }
     assert not found

@@ -15,6 +15,10 @@ Value = bool | int | float | str
 """What a capture, an argument or a fact can hold; unknown is None, never a special number."""
 
 
+LEFT_OUT = "left out as asked: "
+"""With a log's name before it, the notice of findings that somebody wanted ignored (`Report.notices`)."""
+
+
 class Severity(IntEnum):
     """How bad a finding is; ordered, so that `--fail-on` is a comparison."""
 

@@ -20,9 +20,8 @@ from vlogdiag.log.prefilter import Gates, Prefilter
 from vlogdiag.log.sources import SourceBroken, read_chunks
 from vlogdiag.log.sources_order import oldest_first
 from vlogdiag.log.when import Moment
-from vlogdiag.model import Finding, Position, Reading, Report, SourceSummary
+from vlogdiag.model import LEFT_OUT, Finding, Position, Reading, Report, SourceSummary
 from vlogdiag.pipeline import Pipeline, Result, only_run, prefilter_of, report_of
-from vlogdiag.report.verdict import LEFT_OUT
 
 if TYPE_CHECKING:
     from vlogdiag.snapshot.read_bundle import BundleLog

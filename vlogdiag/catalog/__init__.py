@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         knows_env,
         knows_flag,
         metric,
+        most_values,
         takes_value,
     )
     from vlogdiag.catalog.names import Resolution, resolve
@@ -50,6 +51,7 @@ __all__ = [
     "knows_env",
     "knows_flag",
     "metric",
+    "most_values",
     "releases",
     "resolve",
     "spell_mapping",

@@ -106,6 +106,14 @@ def takes_value(name: str, versions: Versions) -> bool | None:
     return result
 
 
+def most_values(name: str) -> int | None:
+    """Most words that the option takes in any release; None where it takes a list, may take one, or is unknown."""
+    kinds = {entry.kind for entry in catalogue().spelled(registered(name))}
+    if not kinds or not kinds <= {"switch", "pair", "value"}:
+        return None
+    return int("value" in kinds)
+
+
 def counterpart(name: str, versions: Versions) -> str | None:
     """The option with the same value and meaning that *every* asked release has, when `name` is not one of them."""
     for note in _notes("flags", registered(name), versions, whole=True):

@@ -14,6 +14,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vlogdiag import catalog
+
 __all__ = ["from_config", "from_dict", "from_namespace", "from_shell", "literal"]
 
 MAX_ARGS = 64 * 1024
@@ -40,11 +42,6 @@ CONFIG_NAMES = {
     "device_config": "device",
 }
 """What the engine's config line calls things, and the argument that sets them. Its values are resolved ones."""
-LISTS = (
-    *("served_model_name", "lora_modules", "prompt_adapters", "middleware", "api_key", "task", "limit_mm_per_prompt"),
-    *("cuda_graph_sizes", "cudagraph_capture_sizes", "compilation_config", "logits_processors", "allowed_origins"),
-)
-"""Options that take several words, after which nobody writes the model."""
 SECRET = re.compile(r"(?:.*[._])?(?:(?:api|access|auth|private)_?keys?|token|password|passwd|secret)\Z")
 """Names of arguments whose values are not kept: `hf_token` is one, `tokenizer` and `max_num_batched_tokens` are not."""
 
@@ -217,8 +214,14 @@ def _options(words: list[str]) -> dict[str, Any]:
                 break
             values.append(_word(words[position]))
             position += 1
-        if len(values) == 2 and "model" not in args and key not in LISTS and isinstance(values[1], str):
-            args["model"] = values.pop()  # `vllm serve --port 9000 org/model`
+        if (  # `vllm serve --port 9000 org/model`
+            values
+            and "model" not in args
+            and len(values) - 1 == catalog.most_values(f"--{key.replace('_', '-')}")
+            and isinstance(values[-1], str)
+            and values[-1].lower() not in ("true", "false")
+        ):
+            args["model"] = values.pop()
         args[key] = True if not values else values[0] if len(values) == 1 else values
     return {
         k: "***" if SECRET.match(k) and v is not True else v for k, v in args.items() if k.split(".")[0].isidentifier()

@@ -107,7 +107,16 @@ class TimeRules:
             key, number = (touched, record.run), record.first.number
             if self._floods.get(key, 0) < number:
                 self._floods[key] = number
+                if len(self._floods) > MAX_KEYS:
+                    self._fold_floods()
         return fired
+
+    def _fold_floods(self) -> None:
+        """By rule again, of which there are few: a hostile log has ever new sets of gates."""
+        for (touched, run), line in self._floods.items():
+            for signature, _ in (self._plans.get(touched) or self._plan(touched)).enders:
+                self._ended[signature.id, run] = max(line, self._ended.get((signature.id, run), 0))
+        self._floods.clear()
 
     def _plan(self, touched: frozenset[str]) -> _Plan:
         """What a record with these gates concerns: worked out once, for a flood of errors asks for each of them."""

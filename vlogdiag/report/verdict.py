@@ -6,12 +6,19 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from vlogdiag.model import Finding, Outcome, Position, Report, RunSummary, Severity, SourceSummary, Unexplained
+from vlogdiag.model import (
+    LEFT_OUT,
+    Finding,
+    Outcome,
+    Position,
+    Report,
+    RunSummary,
+    Severity,
+    SourceSummary,
+    Unexplained,
+)
 from vlogdiag.report import words
 from vlogdiag.report.fold import Folded, fold
-
-LEFT_OUT = "left out as asked: "
-"""With a log's name before it, the notice of `--ignore`."""
 
 
 class Verdict(Struct, frozen=True):
