@@ -280,6 +280,22 @@ def test_a_line_that_docker_cut_at_16_kib_is_one_line():
     assert [r.text for r in records(text)] == [first + second]
 
 
+def test_a_cut_line_keeps_what_its_header_says():
+    header = "(EngineCore_DP0 pid=9) ERROR 04-03 15:05:56 [core.py:700] "
+    parts = ["P " + header + "CUDA out of ", "P memory. Tried ", "F to allocate 2.00 GiB"]
+    text = "\n".join(f"2026-04-03T13:05:56.1Z stdout {part}" for part in parts)
+    (record,) = records(text)
+    assert (record.level, record.origin.pid, record.source) == (Level.ERROR, 9, "core.py:700")
+    assert record.text == "CUDA out of memory. Tried to allocate 2.00 GiB"
+
+
+def test_json_that_was_cut_is_read_when_it_is_whole():
+    whole = json.dumps({"log": "ERROR 04-03 15:05:56 [core.py:700] CUDA out of memory\n"})
+    text = f"2026-04-03T13:05:56.1Z stdout P {whole[:30]}\n2026-04-03T13:05:56.1Z stdout F {whole[30:]}"
+    (record,) = records(text)
+    assert (record.level, record.text) == (Level.ERROR, "CUDA out of memory")
+
+
 def test_lines_whose_newline_a_shipper_took_are_lines():
     lines = [
         "ERROR 04-03 15:05:56 [core.py:700] one",

@@ -322,7 +322,7 @@ class Assembler:
         before = self._pending.pop(parsed.host, None) if self._pending else None
         if before is not None:
             if parsed.level is None:
-                parsed = replace(parsed, text=before[0].text + parsed.text)
+                parsed = replace(before[0], text=before[0].text + parsed.text, partial=parsed.partial)
             else:  # not the rest of that line, but another
                 self._take_whole(_again(before[0]), before[1], before[2], done)
         if parsed.partial and len(parsed.text) < MAX_RECORD:
@@ -579,8 +579,10 @@ class Assembler:
 
 
 def _again(parsed: Parsed) -> Parsed:
-    """What was joined is read anew, for its header stands in the first part; the wrapper is known already."""
-    found = parse_line(parsed.text) if parsed.level is None else replace(parsed, partial=False)
+    """What was joined; read anew if its first part told nothing: JSON that was cut is none until it is whole."""
+    if parsed.level is not None or parsed.pid is not None:
+        return replace(parsed, partial=False)
+    found = parse_line(parsed.text)
     return replace(found, host=found.host or parsed.host, outer=found.outer or parsed.outer)
 
 
