@@ -54,6 +54,7 @@ ROOMS = [
 ONLY_IN = {
     "pynvml": {"live"},
     "hyperscan": {"log", "snapshot"},
+    "stringzilla": {"log"},
     "typer": {"cli", "cli_common", "__main__"},
     "rich": {"report", "tail_screen", "cli", "cli_common"},
     "apprise": {"hooks"},

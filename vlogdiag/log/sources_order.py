@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vlogdiag.log.discover import LogPath, SourceError, error_reason
+from vlogdiag.log.line_ends import line_ends
 from vlogdiag.log.sources import CHUNK
 from vlogdiag.log.sources_decode import is_encoded
 
@@ -147,7 +148,7 @@ def _passed(chunks: Iterator[bytes], copy: BinaryIO | None) -> tuple[int, int, S
     try:
         for chunk in chunks:
             length += len(chunk)
-            lines += chunk.count(b"\n")
+            lines += line_ends(chunk)
             last = chunk[-1:]
             if copy is not None:
                 copy.write(chunk)

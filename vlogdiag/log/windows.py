@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from vlogdiag.log.headers import parse_line
+from vlogdiag.log.line_ends import line_ends
 from vlogdiag.log.prefilter import Prefilter
 
 __all__ = ["MAX_LINE", "Reader", "Windows"]
@@ -248,7 +249,7 @@ class Windows:
             self._pass(chunk, start, end)
 
     def _pass(self, chunk: bytes, start: int, end: int) -> None:
-        lines = chunk.count(b"\n", start, end)
+        lines = line_ends(chunk, start, end)
         self._reader.skip(chunk, start, end, self.number + 1, self.number + lines)
         self.number += lines
         self.offset += end - start
