@@ -29,7 +29,7 @@ from vlogdiag.loading import Rules
 from vlogdiag.log.edges import edge_lines, last_life
 from vlogdiag.log.indent import Indent
 from vlogdiag.log.prefilter import Gates, Prefilter, is_statistics, matters
-from vlogdiag.log.quoted import QUOTING, is_quotation, without_data
+from vlogdiag.log.quoted import DATA, QUOTING, is_quotation, without_data
 from vlogdiag.log.records import Assembler, LogClock
 from vlogdiag.log.when import Moment, window
 from vlogdiag.log.windows import HEAD_LINES, MAX_LINE, Windows
@@ -115,7 +115,7 @@ class Pipeline:
         self._timed = TimeRules(rules.book.signatures, self._matcher, self._scope)
         self._hits: dict[int, dict[object, Hit]] = {}
         self._leftovers = Leftovers()
-        self.gates = gates or Gates((*self._matcher.gates, *self._timed.gates, *self._facts.gates, *RECORD_MARKS))
+        self.gates = gates or Gates((*self._matcher.gates, *self._timed.gates, *self._facts.gates, *RECORD_MARKS, DATA))
         """Of the same rules; whoever has many logs hands on those of the first, which cost a tenth of a second."""
         self._windows = Windows(self, prefilter)
         self._indent = Indent()
@@ -180,7 +180,7 @@ class Pipeline:
 
     def _scope(self, record: Record, captures: Mapping[str, Quantity | None]) -> RunScope:
         """What conditions inside a sequence or silence may ask: the run as far as it is known at that record."""
-        run = next((r for r in reversed(self._tracker.runs) if r.number == record.run), None)
+        run = self._tracker.run(record.run)
         return RunScope(captures, self._facts_of(record.run), run, record, record.phase, self._given)
 
     def flush(self) -> None:
@@ -275,7 +275,7 @@ class Pipeline:
 
     def summary_of(self, run: int) -> RunSummary | None:
         """What one start has said of itself so far; its outcome is left open."""
-        known = next((r for r in self._tracker.runs if r.number == run), None)
+        known = self._tracker.run(run)
         return None if known is None else self._summary(known, None)
 
     def peek(self, until: int | None = None, moment: float | None = None) -> Result:
@@ -441,10 +441,11 @@ class Pipeline:
                 self.on_statistics(parse_statistics(text), record)
             if not matters(text):
                 return
-        shorn = without_data(record, text)
-        if shorn is not record:
-            record, text = shorn, shorn.text
         gates = self.gates.found(text)
+        if DATA in gates:
+            record = without_data(record, text)
+            text = record.text
+            gates = self.gates.found(text)
         self._facts.take(record, text, gates)
         if record.run != self._last_run:  # a new start: what the one before was silent about no longer matters
             self._timed.forget(self._last_run)

@@ -137,6 +137,7 @@ class FactCollector:
         self._by_gate: dict[str, list[int]] = {}
         for place, rule in enumerate(self.rules):
             self._by_gate.setdefault(rule.pattern.gate, []).append(place)
+        self._gates = frozenset(self.gates)
         self.runs: dict[int, Facts] = {}
         self.revision = 0
         """Counts what was learned, so that somebody who asked before knows whether to ask again."""
@@ -150,7 +151,10 @@ class FactCollector:
 
     def of(self, run: int) -> Facts:
         """The facts of a run, empty at first."""
-        return self.runs.setdefault(run, Facts())
+        facts = self.runs.get(run)
+        if facts is None:
+            facts = self.runs[run] = Facts()
+        return facts
 
     def known_versions(self) -> set[str]:
         """Every version that some run of this log has printed."""
@@ -191,11 +195,9 @@ class FactCollector:
                 args, facts.env = found
                 self._args(facts, args, record, complete=True)
             return
-        if text.startswith(QUOTING):
+        if gates.isdisjoint(self._gates) or text.startswith(QUOTING):
             return
         head = text if len(text) <= MAX_FACT_TEXT else text[:MAX_FACT_TEXT]
-        if not gates:
-            return
         if record.level is None or record.level <= Level.WARNING:
             self.revision += not gates.isdisjoint(ARGUMENT_MARKS)
             self._arguments(facts, head, record)

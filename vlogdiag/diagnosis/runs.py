@@ -85,7 +85,7 @@ ASKED = (
 """Literals that say a shutdown was asked for: by the signal handler (`launcher.py`), by `docker compose` on Ctrl-C."""
 NEAR = 50
 """Processes' lines arrive out of order: what was asked may be printed this many lines after what came of it."""
-RECORD_MARKS = (*FATAL, *ASKED)
+RECORD_MARKS = frozenset((*FATAL, *ASKED))
 
 PHASES = {
     "loading": Phase.LOADING,
@@ -98,6 +98,7 @@ ORDER = {phase: number for number, phase in enumerate(Phase)}
 LAUNCH = re.compile(r"(?:^|[\s/;&])(?:vllm\s+serve|vllm\.entrypoints\.(?:openai\.)?api_server)\b")
 ANSWERED = re.compile(r'"POST \S{1,200} HTTP/[\d.]{1,3}" 200')
 THROUGHPUT = re.compile(r"throughput: (\d+\.\d+) tokens/s")
+MAX_PLAIN = 1_000
 MAX_MARK = 600
 """Marks stand near the start of a line."""
 
@@ -138,6 +139,7 @@ class RunTracker:
 
     def __init__(self, on_start: Callable[[], None]) -> None:
         self.runs: list[Run] = []
+        self._plain: set[str] = set()  # messages without a mark, which floods repeat
         self._on_start = on_start
         """Called before a mark that may begin a run is judged: what is open belongs to the run before."""
 
@@ -182,8 +184,11 @@ class RunTracker:
             run.last_time = time if run.last_time is None else max(time, run.last_time)
 
     def _mark(self, run: Run, parsed: Parsed, text: str, number: int, time: float | None) -> Run:
-        match = MARKS.search(text)
+        match = None if text in self._plain else MARKS.search(text)
         if match is None:
+            if len(self._plain) >= MAX_PLAIN:
+                self._plain.clear()
+            self._plain.add(text)
             return run
         name = match.lastgroup or ""
         info = parsed.level is None or parsed.level <= Level.WARNING
@@ -238,16 +243,25 @@ class RunTracker:
 
     def note(self, record: Record, marks: frozenset[str], *, error: bool) -> None:
         """Account for a complete record: errors, and the ends that stand in their text."""
-        run = next((r for r in reversed(self.runs) if r.number == record.run), None)
+        run = self.run(record.run)
         if run is None:
             return
         number = record.first.number
         if error and (run.error_line is None or number < run.error_line):
             run.error_line = number
-        if marks.intersection(FATAL) and (run.failed_line is None or number < run.failed_line):
+        if marks.isdisjoint(RECORD_MARKS):
+            return
+        if not marks.isdisjoint(FATAL) and (run.failed_line is None or number < run.failed_line):
             run.failed_line = number
-        if marks.intersection(ASKED) and (run.asked_line is None or number < run.asked_line):
+        if not marks.isdisjoint(ASKED) and (run.asked_line is None or number < run.asked_line):
             run.asked_line = number
+
+    def run(self, number: int) -> Run | None:
+        """The start with that number, while it is known: the current one as a rule."""
+        for run in reversed(self.runs):
+            if run.number == number:
+                return run
+        return None
 
     def _start(self, run: Run, role: str, number: int, *, engine: bool = False) -> Run:
         self._on_start()

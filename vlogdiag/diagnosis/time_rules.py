@@ -8,7 +8,7 @@ records arrive when they are complete: a message of one line overtakes the longe
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,6 +26,8 @@ MAX_KEYS = 1_000
 """States held per rule (distinct runs and `by` values); beyond it the oldest is forgotten."""
 MAX_GATHERED = 200
 """Records held per step: no rule wants more."""
+MAX_EARLY = 4
+"""Records kept for later steps of a sequence before its first: only a message still open then can come before them."""
 MAX_SHOWN = 4
 
 ScopeOf = Callable[[Record, Mapping[str, Quantity | None]], RunScope]
@@ -38,13 +40,20 @@ class _Found:
     """A record that matched a step, reduced to what is needed later."""
 
     record: Record
-    line: Line
     start: int
     captures: Captures
+    _line: Line | None = None
 
     @property
     def time(self) -> float | None:
         return self.record.time
+
+    @property
+    def line(self) -> Line:
+        """Where it stands: asked of few, and looked for in all of a traceback's lines."""
+        if self._line is None:
+            self._line = line_at(self.record, self.start)
+        return self._line
 
 
 @dataclass(slots=True)
@@ -57,7 +66,8 @@ class _Gathering:
 class _Plan(NamedTuple):
     """The rules that a record concerns by its gates."""
 
-    sequences: tuple[tuple[Signature, Sequence], ...]
+    sequences: tuple[tuple[Signature, Sequence, bool], ...]
+    """With whether it can only reset what was gathered."""
     silences: tuple[tuple[Signature, Silence], ...]
     enders: tuple[tuple[Signature, Silence], ...]
     """Silences that the record can only end, and does."""
@@ -80,6 +90,9 @@ class TimeRules:
         self._plans: dict[frozenset[str], _Plan] = {}
         self._gates = frozenset(self.gates)
         self._gathered: dict[str, OrderedDict[Key, _Gathering]] = {s.id: OrderedDict() for s, _ in self._sequences}
+        self._early: dict[str, deque[tuple[Record, frozenset[str]]]] = {
+            s.id: deque(maxlen=MAX_EARLY) for s, _ in self._sequences
+        }
         self._pending: dict[str, OrderedDict[Key, _Found]] = {s.id: OrderedDict() for s, _ in self._silences}
         self._ended: dict[tuple[str, int], int] = {}  # last line of what ends a silence, by rule and run
         self._floods: dict[tuple[frozenset[str], int], int] = {}  # the same, by a record's gates and run
@@ -96,8 +109,9 @@ class TimeRules:
         if not touched:
             return fired
         plan = self._plans.get(touched) or self._plan(touched)
-        for signature, sequence in plan.sequences:
-            fired.extend(self._sequence(signature, sequence, record, text, gates))
+        for signature, sequence, resets in plan.sequences:
+            if not resets or self._gathered[signature.id] or self._early[signature.id]:
+                fired.extend(self._sequence(signature, sequence, record, text, gates))
         for signature, silence in plan.silences:
             fired.extend(self._silence(signature, silence, record, text, gates))
         if plan.enders:
@@ -128,7 +142,11 @@ class TimeRules:
             begins = any(p.gate in touched for p in silence.match.lines)
             ends = any(p.is_literal and p.gate in touched for p in silence.until)
             (enders if ends and not begins else silences).append((signature, silence))
-        sequences = [(s, q) for s, q in self._sequences if not touched.isdisjoint(self._gates_of[s.id])]
+        sequences = [
+            (s, q, not any(p.gate in touched for step in q.steps for p in step.lines))
+            for s, q in self._sequences
+            if not touched.isdisjoint(self._gates_of[s.id])
+        ]
         if len(self._plans) > MAX_KEYS:
             self._plans.clear()
         plan = self._plans[touched] = _Plan(tuple(sequences), tuple(silences), tuple(enders))
@@ -186,6 +204,8 @@ class TimeRules:
         for states in tables:
             for key in [k for k in states if k[0] == run]:
                 del states[key]
+        for early in self._early.values():
+            _forget_early(early, run)
         self._ended = {key: line for key, line in self._ended.items() if key[1] != run}
         self._floods = {key: line for key, line in self._floods.items() if key[1] != run}
 
@@ -197,6 +217,7 @@ class TimeRules:
             rule: OrderedDict((key, _Gathering([list(step) for step in state.steps])) for key, state in states.items())
             for rule, states in self._gathered.items()
         }
+        twin._early = {rule: early.copy() for rule, early in self._early.items()}
         twin._pending = {rule: OrderedDict(states) for rule, states in self._pending.items()}
         twin._ended = dict(self._ended)
         twin._floods = dict(self._floods)
@@ -207,11 +228,30 @@ class TimeRules:
     def _sequence(
         self, signature: Signature, sequence: Sequence, record: Record, text: str, gates: frozenset[str]
     ) -> Iterator[Detection]:
-        states = self._gathered[signature.id]
+        states, early = self._gathered[signature.id], self._early[signature.id]
         if self._any(sequence.unless, text, gates):
             for key in [k for k in states if k[0] == record.run]:
                 del states[key]
+            _forget_early(early, record.run)
             return
+        if not states and not sequence.any_order and not sequence.steps[0].optional:
+            # Most errors are some sequence's last step: they are not looked at before the first one is there.
+            if not any(pattern.gate in gates for pattern in sequence.steps[0].lines):
+                early.append((record, gates))
+                return
+            yield from self._steps(signature, sequence, record, text, gates)
+            if states:
+                for before, held in early:
+                    yield from self._steps(signature, sequence, before, before.text, held)
+                early.clear()
+            return
+        yield from self._steps(signature, sequence, record, text, gates)
+
+    def _steps(
+        self, signature: Signature, sequence: Sequence, record: Record, text: str, gates: frozenset[str]
+    ) -> Iterator[Detection]:
+        """The record as the first step that it can be."""
+        states = self._gathered[signature.id]
         for number, step in enumerate(sequence.steps):
             found = self._find(step, record, text, gates)
             if found is None:
@@ -343,7 +383,7 @@ class TimeRules:
             return None
         if not self._matcher.holds(match, record, text):
             return None
-        place = self._matcher.first(match.lines, text)
+        place = self._matcher.first([p for p in match.lines if p.gate in gates], text)
         if place is None:
             return None
         captures: Captures = dict(place.captures)
@@ -354,7 +394,7 @@ class TimeRules:
             and match.when.truth(self._scope_of(record, captures)) is not True
         ):
             return None
-        return _Found(record, line_at(record, place.start), place.start, captures)
+        return _Found(record, place.start, captures)
 
 
 def _chain(sequence: Sequence, state: _Gathering) -> list[_Found]:
@@ -363,6 +403,9 @@ def _chain(sequence: Sequence, state: _Gathering) -> list[_Found]:
     Ordered steps are looked up from the last one backwards, nearest first: of ten kernels compiled while serving, the
     last one before the time-out explains it, and the time-out itself must not drown among them.
     """
+    required = zip(sequence.steps, state.steps, strict=True)
+    if any(len(found) < step.at_least for step, found in required if not step.optional):
+        return []
     limit: float = float("inf")
     links: list[_Found] = []
     for step, found in zip(reversed(sequence.steps), reversed(state.steps), strict=True):
@@ -380,7 +423,15 @@ def _chain(sequence: Sequence, state: _Gathering) -> list[_Found]:
     return sorted(links, key=lambda f: f.line.number)
 
 
-def _by(names: Iterable[str], record: Record, captures: Mapping[str, Quantity | None]) -> tuple[object, ...]:
+def _forget_early(early: deque[tuple[Record, frozenset[str]]], run: int) -> None:
+    kept = [each for each in early if each[0].run != run]
+    early.clear()
+    early.extend(kept)
+
+
+def _by(names: tuple[str, ...], record: Record, captures: Mapping[str, Quantity | None]) -> tuple[object, ...]:
+    if not names:
+        return ()
     origin = record.origin
     own = {
         "rank": origin.rank,

@@ -13,11 +13,8 @@ from vlogdiag.model import Level, Line, Record, Unexplained
 
 __all__ = ["CRASHES", "Leftovers", "code_line", "exception_line", "is_error"]
 
-MASKS = (
-    (re.compile(r"0x[0-9a-fA-F]{2,}|\b[0-9a-f]{8,}\b"), "<hex>"),
-    (re.compile(r"(?:/[\w.@+-]+){2,}/?"), "<path>"),
-    (re.compile(r"\d+"), "#"),
-)
+VARIES = re.compile(r"(?=[/0-9a-f])(?:(?:/[\w.@+-]+){2,}/?|0x[0-9a-fA-F]{2,}|\b[0-9a-f]{8,}\b|\d+)")
+"""Paths, hexadecimal and decimal numbers; what they can begin with is asked first, since every error is masked."""
 EXCEPTION = re.compile(
     r"(?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Failure|Refused|Timeout|Fault|Cancelled|Group|Denied|Died|Dead\w*)(?::\s|$)"
 )
@@ -41,7 +38,6 @@ FRAME = '  File "'
 class _Entry(Struct, frozen=True):
     record: Record
     line: Line
-    count: int
 
 
 def is_error(record: Record, text: str) -> bool:
@@ -61,7 +57,7 @@ def exception_line(record: Record) -> Line:
         text = line.text
         if crash is not None:
             return line if text.startswith(WHAT) else crash
-        if not text or text[0] in " \t":
+        if text < "!":  # empty or indented: most lines of a traceback
             continue
         if text.startswith(CRASHES):
             crash = line
@@ -88,23 +84,22 @@ class Leftovers:
 
     def __init__(self) -> None:
         self._entries: dict[tuple[int, str], _Entry] = {}
+        self._counts: dict[tuple[int, str], int] = {}
         self.beyond = 0
 
     def add(self, record: Record) -> None:
         """Keep one record that no signature claimed."""
         line = exception_line(record)
         key = (record.run, mask(line.text))
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._entries[key] = replace(entry, count=entry.count + record.repeats)
+        if key in self._entries:
+            self._counts[key] += record.repeats
         elif len(self._entries) < MAX_DISTINCT:
             begin = next((each for each in record.lines if TRACEBACK in each.text), record.first)
             at = record.lines.index(line)
             kept = dict.fromkeys((record.first, begin, *record.lines[max(0, at - FRAMES) : at + 1], record.lines[-1]))
-            lines = tuple(each._replace(text=each.text[:MAX_KEPT]) for each in kept)
-            self._entries[key] = _Entry(
-                replace(record, lines=lines), line._replace(text=line.text[:MAX_KEPT]), record.repeats
-            )
+            lines = tuple(replace(each, text=each.text[:MAX_KEPT]) for each in kept)
+            self._entries[key] = _Entry(replace(record, lines=lines), replace(line, text=line.text[:MAX_KEPT]))
+            self._counts[key] = record.repeats
         else:
             self.beyond += record.repeats
 
@@ -112,12 +107,13 @@ class Leftovers:
         """A twin that goes its own way."""
         twin = copy.copy(self)
         twin._entries = dict(self._entries)
+        twin._counts = dict(self._counts)
         return twin
 
     def forget(self, run: int) -> None:
         """Let go of runs up to `run`."""
         for key in [k for k in self._entries if k[0] <= run]:
-            del self._entries[key]
+            del self._entries[key], self._counts[key]
 
     def first(self, run: int) -> tuple[Record, Line] | None:
         """The run's first unclaimed record with an exception, else its first at all."""
@@ -131,9 +127,12 @@ class Leftovers:
 
     def listed(self, source: str, inside: Callable[[Record], bool]) -> tuple[Unexplained, ...]:
         """The first `SHOWN` distinct ones whose first record is `inside`, in order of their lines."""
-        entries = sorted((e for e in self._entries.values() if inside(e.record)), key=lambda e: e.line.number)
+        entries = sorted(
+            ((e, self._counts[key]) for key, e in self._entries.items() if inside(e.record)),
+            key=lambda each: each[0].line.number,
+        )
         return tuple(
-            Unexplained(source, e.line.number, e.line.text[:1000], e.count, e.record.run) for e in entries[:SHOWN]
+            Unexplained(source, e.line.number, e.line.text[:1000], count, e.record.run) for e, count in entries[:SHOWN]
         )
 
     @property
@@ -144,7 +143,4 @@ class Leftovers:
 
 def mask(text: str) -> str:
     """Text with digits, hexadecimal numbers and paths made alike."""
-    text = text[:400]
-    for pattern, stand_in in MASKS:
-        text = pattern.sub(stand_in, text)
-    return text
+    return VARIES.sub("#", text[:400])

@@ -58,7 +58,7 @@ MAX_HEAD = 400
 """Headers are looked for in this much of a line."""
 
 
-class Stamp(Struct, frozen=True):
+class Stamp(Struct, frozen=True, gc=False):
     """A point of time as a log spells it: no year in vLLM's own format."""
 
     month: int
@@ -69,7 +69,7 @@ class Stamp(Struct, frozen=True):
     text: str
 
 
-class Parsed(Struct, frozen=True):
+class Parsed(Struct, frozen=True, gc=False):
     """One line taken apart. `level` is the innermost logger's; a line without header has none."""
 
     text: str
@@ -370,6 +370,7 @@ VLLM = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<stamp>(?P<month>\d\d)-(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d)) "
     r"(?:\[(?P<new>[\w./<>-]{1,120}:\d{1,6})\]|(?P<old>[\w./<>-]{1,120}:\d{1,6})\]) ?"
 )
+LEVEL = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d ")
 UVICORN = r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|TRACE): {1,9}(?=\S|$)"
 GLOG = (
     r"\[?(?P<letter>[WEIF])(?:(?P<date>\d{3,4}) (?P<clock>\d\d:\d\d:\d\d(?:\.\d{1,9})?))?(?: +(?P<pid>\d{1,9}))? "
@@ -421,16 +422,18 @@ def _quick(text: str) -> Parsed | None:
     key = text[: end + 1]
     known = _seen.get(key)
     if known is None:
-        plain = _process(Parsed(key + " "))
-        match = VLLM.match(plain.text)
-        if match is None or match.end() < len(plain.text):
+        level = LEVEL.search(key)
+        if level is None:
             return None
-        known = _vllm(plain, match, key)
+        speaker, header = _speaker(key[: level.start()]), _own_header(key[level.start() :])
+        if speaker is None or header is None:
+            return None
+        known = replace(speaker, level=header.level, kind="vllm", stamp=header.stamp, source=header.source, key=key)
         if len(_seen) > 20_000:
             _seen.clear()
         _seen[key] = known
     rest = text[end + 2 :]
-    if rest.endswith("across cluster]"):
+    if "across cluster]" in rest:
         again = REPEATED.search(rest, max(0, len(rest) - 400))
         if again:
             return replace(known, text=rest[: again.start()], repeats=int(again[1]))
@@ -453,8 +456,18 @@ def _quick(text: str) -> Parsed | None:
     )
 
 
-_servers: dict[str, Parsed] = {}
-"""What stands before uvicorn's `INFO:     `, and whose it is (bounded)."""
+@lru_cache(4_096)
+def _speaker(prefix: str) -> Parsed | None:
+    """Whose a line is by what stands before its level; None if something else stands there too."""
+    found = _process(Parsed(prefix))
+    return None if found.text else found
+
+
+@lru_cache(4_096)
+def _own_header(header: str) -> Parsed | None:
+    """vLLM's header from its level to its `]`, which all ranks print alike in the same second."""
+    match = VLLM.match(header)
+    return None if match is None or match.end() < len(header) else _vllm(Parsed(header), match, header)
 
 
 def _quick_uvicorn(text: str) -> Parsed | None:
@@ -463,14 +476,9 @@ def _quick_uvicorn(text: str) -> Parsed | None:
     if end < 0:
         return None
     key = text[:end]
-    known = _servers.get(key)
+    known = _speaker(key)
     if known is None:
-        known = _process(Parsed(key))
-        if known.text:
-            return None
-        if len(_servers) > 1_000:
-            _servers.clear()
-        _servers[key] = known
+        return None
     return Parsed(
         text[end + 10 :],
         known.host,

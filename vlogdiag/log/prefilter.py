@@ -163,12 +163,13 @@ class Gates:
                 flags=[hyperscan.HS_FLAG_SINGLEMATCH] * len(self._literals),
                 literal=True,
             )
-        seen: list[int] = []
+        seen: list[str] = []
+        append, literals = seen.append, self._literals
         self._database.scan(
-            text.encode("utf-8", "surrogatepass"), match_event_handler=lambda ident, *_: seen.append(ident)
+            text.encode("utf-8", "surrogatepass"),
+            match_event_handler=lambda ident, _start, _end, _flags, _context: append(literals[ident]),
         )
-        literals = self._literals
-        return frozenset(literals[ident] for ident in seen)
+        return frozenset(seen)
 
 
 WORTH = 30_000

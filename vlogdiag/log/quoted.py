@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from vlogdiag.model import Line, Record
 
-__all__ = ["QUOTING", "is_quotation", "without_data"]
+__all__ = ["DATA", "QUOTING", "is_quotation", "without_data"]
 
 QUOTING = ("Received request ", "Request ", "Generated response ")
 """How messages begin that hold somebody's prompt or a model's answer: their words are no marks and no facts."""
@@ -21,6 +21,7 @@ PRINTED = re.compile(r"(?:Prompt|Output|Generated text|Generated): {1,8}f?['\"]"
 """What offline scripts print of a prompt and its answer, as vLLM's examples do."""
 APPLIED = "Failed to apply "
 DATA = " on data="
+"""Without it in a record's text there is nothing for `without_data` to do."""
 
 
 def is_quotation(record: Record, text: str) -> bool:
@@ -32,7 +33,7 @@ def is_quotation(record: Record, text: str) -> bool:
 
 def without_data(record: Record, text: str) -> Record:
     """The record without the request that `Failed to apply P on data={'text': …} with kwargs=…` quotes."""
-    if DATA not in text or APPLIED not in text:
+    if APPLIED not in text:
         return record
     return replace(record, lines=tuple(_cut(line) for line in record.lines))
 
@@ -40,4 +41,4 @@ def without_data(record: Record, text: str) -> Record:
 def _cut(line: Line) -> Line:
     begin = line.text.find(APPLIED)
     at = line.text.find(DATA, begin) if begin >= 0 else -1
-    return line if at < 0 else line._replace(text=line.text[: at + len(DATA)] + "…")
+    return line if at < 0 else replace(line, text=line.text[: at + len(DATA)] + "…")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,7 +27,7 @@ MAX_BARE_GAP = 16
 MAX_PREFIXED_GAP = 128
 """The same where every bare line says whose it is (`(Worker_TP1 pid=7) `, `[rank1]: `): eight ranks may interleave."""
 MAX_HEADED_GAP = 200
-"""Other speakers' lines that may stand between two lines of one message with header."""
+"""Other speakers' lines after which a message with header is complete, at the next look (`EXPIRE_EVERY`)."""
 MAX_OPEN = 512
 """Records held open at once; with more speakers than this the oldest is closed."""
 MAX_AFTER_EXCEPTION = 60
@@ -61,7 +60,7 @@ STANDALONE = ("usage: ", "Process ", "INFO:", "NVRM:")
 MASK = re.compile(r"\d+")
 
 
-class Context(NamedTuple):
+class Context(Struct, frozen=True, gc=False):
     """What the tracker of runs says about the place where a record begins."""
 
     run: int
@@ -90,9 +89,17 @@ class LogClock:
         """Days from the first year's New Year to this year's."""
         self._leap_days = 0
         self._last_day: int | None = None
+        self._last: tuple[Stamp, float] | None = None
 
     def time(self, stamp: Stamp) -> float:
         """Seconds on this log's clock; also moves `now` forward where the stamp is later."""
+        if self._last is not None and self._last[0] == stamp:  # one second prints many lines
+            return self._last[1]
+        moment = self._place(stamp)
+        self._last = stamp, moment
+        return moment
+
+    def _place(self, stamp: Stamp) -> float:
         day = self.BEFORE[stamp.month] + stamp.day - 1
         if (stamp.month, stamp.day) == (2, 29):
             day, leap = 59, 1  # shares 1 March's place until it is seen
@@ -137,16 +144,12 @@ class LogClock:
 
 
 class _Open(Struct):
-    key: str
-    origin: Origin
-    level: Level | None
-    kind: str
+    parsed: Parsed
+    """Its first line."""
     context: Context
     time: float | None
-    stamp: Stamp | None
-    iso: str | None
-    source: str | None
-    repeats: int
+    year: int | None
+    """The log's year when it began."""
     lines: list[Line] = field(default_factory=list)
     size: int = 0
     last: int = 0
@@ -180,6 +183,9 @@ class Assembler:
         self._pending: dict[str | None, tuple[Parsed, int, int]] = {}
         """Line that a container runtime cut, by host: joined so far, with the number and offset of its last part."""
 
+        self._looked = 0
+        """Before this line nothing can have been left behind."""
+
         self.bare_last = 0
         """Number of the last line that joined a block of bare lines."""
 
@@ -191,12 +197,15 @@ class Assembler:
         end = text.find("] ", 0, MAX_HEADER)
         if end > 0:  # one more line of an open message: the case that must be fast, thirty times a traceback
             current = self._by_head.get(text[:end])
-            if current is not None and self._goes_on(current, number, offset, text, end + 2):
-                if not number % EXPIRE_EVERY:
-                    done: list[Record] = []
-                    self._expire(number, done)
+            if current is not None:
+                done: list[Record] | None = NOTHING
+                if not self._goes_on(current, number, offset, text, end + 2):
+                    done = self._begins_again(current, number, offset, text[:end], text[end + 2 :])
+                if done is not None:
+                    if not number % EXPIRE_EVERY:
+                        done = [*done]
+                        self._expire(number, done)
                     return done
-                return NOTHING
         done = []
         for piece in self._pieces(text):
             parsed = parse_line(piece)
@@ -215,12 +224,28 @@ class Assembler:
             return  # the first `] ` of the line is not the header's end
         if head[0] == "{" or parsed.partial:
             return  # what follows is still in JSON's spelling, or goes on in the next line
-        speaker: Speaker = (parsed.host, parsed.pid, parsed.rank if parsed.pid is None else None)
-        current = self._headed.get(speaker)
-        if current is not None and current.key == parsed.key:
+        current = self._headed.get(_speaker(parsed))
+        if current is not None and current.parsed.key == parsed.key:
             if len(self._by_head) > 4 * MAX_OPEN:
                 self._by_head.clear()
             self._by_head[head] = current
+
+    def _begins_again(self, current: _Open, number: int, offset: int, head: str, text: str) -> list[Record] | None:
+        """The very message of an open record once more: what that completes; None if it has to be looked at."""
+        parsed = current.parsed
+        if (
+            text != parsed.text
+            or not current.lines
+            or not text.strip()
+            or text.startswith(TRACEBACK)
+            or parsed.repeats != 1
+            or self._pending
+            or _chains(current)
+        ):
+            return None
+        done: list[Record] = []
+        self._by_head[head] = self._begin_headed(parsed, _speaker(parsed), Line(number, offset, text), done)
+        return done
 
     def apart(self, text: str) -> list[Record] | None:
         """What a line completes that is a record of its own and holds nothing to be found; None if it has to be read.
@@ -235,30 +260,23 @@ class Assembler:
         if ordinary["access"]:
             return NOTHING
         parsed = parse_line(text)
-        speaker: Speaker = (parsed.host, parsed.pid, parsed.rank if parsed.pid is None else None)
+        speaker = _speaker(parsed)
         current = self._headed.get(speaker)
         if current is None:
             return NOTHING
-        return None if current.key == parsed.key else [self._record(self._headed.pop(speaker))]
+        return None if current.parsed.key == parsed.key else [self._record(self._headed.pop(speaker))]
 
     def lines(self, number: int, offset: int, texts: Sequence[str], emit: Callable[[Record], None]) -> None:
-        """Take many plain lines (no `\\r`, no escapes): as `line` for each, with the common case spelled out."""
+        """Take many plain lines (no `\\r`, escapes, counts of Ray): as `line` for each, the common case in full."""
         get = self._by_head.get
-        new = tuple.__new__
         start = 0
         while start < len(texts):
             stop = start + -number % EXPIRE_EVERY + 1  # the line after which open records are looked at
             for text in texts[start:stop]:
                 head, _, rest = text.partition("] ")
                 current = get(head)
-                if (
-                    current is not None
-                    and current.size < MAX_RECORD
-                    and number - current.last <= MAX_HEADED_GAP
-                    and not rest.startswith(current.begins)
-                    and rest[-1:] != "]"
-                ):
-                    current.lines.append(new(Line, (number, offset, rest)))
+                if current is not None and current.size < MAX_RECORD and not rest.startswith(current.begins):
+                    current.lines.append(Line(number, offset, rest))
                     current.size += len(rest) + 1
                     current.last = number
                 else:
@@ -284,10 +302,9 @@ class Assembler:
     def _goes_on(current: _Open, number: int, offset: int, text: str, start: int) -> bool:
         """Append the line to the record whose header it has, unless it begins another or needs a closer look."""
         if (  # `lines` asks the same
-            number - current.last > MAX_HEADED_GAP
-            or current.size >= MAX_RECORD
+            current.size >= MAX_RECORD
             or text.startswith(current.begins, start)
-            or text.endswith("]")
+            or "across cluster]" in text
             or "\r" in text
             or "\x1b" in text
             or BANNER in text
@@ -338,7 +355,7 @@ class Assembler:
         self._take_whole(_again(parsed), number, offset, done)
 
     def _take_whole(self, parsed: Parsed, number: int, offset: int, done: list[Record]) -> None:
-        speaker: Speaker = (parsed.host, parsed.pid, parsed.rank if parsed.pid is None else None)
+        speaker = _speaker(parsed)
         if parsed.level is not None or parsed.kind in ("shell", "kernel"):
             self._take_headed(parsed, speaker, Line(number, offset, parsed.text), done)
         else:
@@ -377,17 +394,19 @@ class Assembler:
         if (
             current is not None
             and parsed.key
-            and current.key == parsed.key
+            and current.parsed.key == parsed.key
             and parsed.kind not in ("uvicorn", "shell")
             and current.size < MAX_RECORD
             and (not _alike(parsed.text, current) or not parsed.text.strip() or _chains(current))
-            and line.number - current.last <= MAX_HEADED_GAP
         ):
             if BANNER in parsed.text and " version " in parsed.text:
                 self._banner(parsed, speaker, current, line)
             else:
                 self._append(current, line)
             return
+        self._begin_headed(parsed, speaker, line, done)
+
+    def _begin_headed(self, parsed: Parsed, speaker: Speaker, line: Line, done: list[Record]) -> _Open:
         time = self.time(parsed)
         context = self._track(parsed, line.number, time)  # may close everything, if a new start begins here
         if speaker in self._headed:
@@ -403,6 +422,7 @@ class Assembler:
             and not _ends_request(parsed.text)
         )
         self._headed[speaker] = record
+        return record
 
     def _banner(self, parsed: Parsed, speaker: Speaker, current: _Open, line: Line) -> None:
         """The line that names the version: the record belongs to the start that it announces, all of it."""
@@ -424,14 +444,15 @@ class Assembler:
                 headed.request = not _ends_request(line.text)
                 return
             adjacent = line.number - headed.last <= (MAX_PREFIXED_GAP if _prefixed(speaker) else 1)
-            continues = headed.kind in ("glog", "python", "gunicorn", "ray", "raylet", "nccl", "json") or (
-                headed.kind == "uvicorn" and headed.level == Level.ERROR
+            kind, level = headed.parsed.kind, headed.parsed.level
+            continues = kind in ("glog", "python", "gunicorn", "ray", "raylet", "nccl", "json") or (
+                kind == "uvicorn" and level == Level.ERROR
             )
             if (
                 continues
                 and adjacent
-                and not (headed.kind == "glog" and _begins(line.text) and headed.level != Level.ERROR)
-                and not (line.text.startswith(TRACEBACK) and headed.level is not None and headed.level <= Level.INFO)
+                and not (kind == "glog" and _begins(line.text) and level != Level.ERROR)
+                and not (line.text.startswith(TRACEBACK) and level is not None and level <= Level.INFO)
             ):
                 self._append(headed, line)
                 self._grow(line.number)
@@ -450,6 +471,7 @@ class Assembler:
         record = self._begin(parsed, line, time, self._track(parsed, line.number, time))
         self._note(record, line.text)
         self._bare[speaker] = record
+        self._looked = 0
         self._grow(line.number)
 
     def _grow(self, number: int) -> None:
@@ -493,24 +515,11 @@ class Assembler:
             bare.done += 1
 
     def _begin(self, parsed: Parsed, line: Line, time: float | None, context: Context) -> _Open:
-        stamp = parsed.stamp or parsed.outer
-        iso = None
-        year = (stamp.year or self.clock.year) if stamp else None
-        if stamp is not None and year is not None:
-            whole = int(stamp.second)
-            clock = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-            iso = f"{year:04d}-{stamp.month:02d}-{stamp.day:02d}T{clock}"
         return _Open(
-            key=parsed.key,
-            origin=Origin(parsed.process, parsed.pid, parsed.rank, parsed.engine, parsed.host),
-            level=parsed.level,
-            kind=parsed.kind,
+            parsed=parsed,
             context=context,
             time=time,
-            stamp=stamp,
-            iso=iso,
-            source=parsed.source,
-            repeats=parsed.repeats,
+            year=self.clock.year,
             lines=[line],
             size=len(line.text),
             last=line.number,
@@ -539,22 +548,23 @@ class Assembler:
         end = len(o.lines)
         while end > 1 and not o.lines[end - 1].text.strip():
             end -= 1
-        lines = o.lines[:end]
+        first, context = o.parsed, o.context
+        stamp = first.stamp or first.outer
         return Record(
-            origin=o.origin,
-            level=o.level,
-            kind=o.kind,
-            lines=tuple(lines),
+            origin=Origin(first.process, first.pid, first.rank, first.engine, first.host),
+            level=first.level,
+            kind=first.kind,
+            lines=tuple(o.lines[:end]),
             time=o.time,
-            stamp=o.stamp.text if o.stamp else None,
-            iso=o.iso,
-            source=o.source,
-            repeats=o.repeats,
+            stamp=stamp.text if stamp is not None else None,
+            iso=_iso(stamp, o.year) if stamp is not None else None,
+            source=first.source,
+            repeats=first.repeats,
             cut=o.cut or o.size >= MAX_RECORD,
-            run=o.context.run,
-            phase=o.context.phase,
-            life=o.context.life,
-            bracket=o.source is not None and f"[{o.source}]" in o.key,
+            run=context.run,
+            phase=context.phase,
+            life=context.life,
+            bracket=first.source is not None and f"[{first.source}]" in first.key,
         )
 
     def skip(self, number: int) -> list[Record]:
@@ -565,7 +575,7 @@ class Assembler:
 
     def _expire(self, number: int, done: list[Record]) -> None:
         """Close what other speakers' lines have left behind."""
-        if number % EXPIRE_EVERY and len(self._headed) + len(self._bare) < MAX_OPEN:
+        if (number % EXPIRE_EVERY or number < self._looked) and len(self._headed) + len(self._bare) < MAX_OPEN:
             return
         for speaker in [s for s, o in self._headed.items() if number - o.last > MAX_HEADED_GAP]:
             done.append(self._record(self._headed.pop(speaker)))
@@ -576,6 +586,8 @@ class Assembler:
             table = self._headed or self._bare
             oldest = min(table, key=lambda s: table[s].last)
             done.append(self._record(table.pop(oldest)))
+        first = min((o.last for o in self._headed.values()), default=number)
+        self._looked = 0 if self._bare else min(first, number) + MAX_HEADED_GAP
 
 
 def _again(parsed: Parsed) -> Parsed:
@@ -584,6 +596,19 @@ def _again(parsed: Parsed) -> Parsed:
         return replace(parsed, partial=False)
     found = parse_line(parsed.text)
     return replace(found, host=found.host or parsed.host, outer=found.outer or parsed.outer)
+
+
+def _speaker(parsed: Parsed) -> Speaker:
+    return (parsed.host, parsed.pid, parsed.rank if parsed.pid is None else None)
+
+
+def _iso(stamp: Stamp, year: int | None) -> str | None:
+    year = stamp.year or year
+    if year is None:
+        return None
+    whole = int(stamp.second)
+    clock = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    return f"{year:04d}-{stamp.month:02d}-{stamp.day:02d}T{clock}"
 
 
 def _prefixed(speaker: Speaker) -> bool:
@@ -596,13 +621,18 @@ def _alike(text: str, current: _Open) -> bool:
     first = current.lines[0].text
     if text.startswith(TRACEBACK) and any(line.text.startswith(CHAIN) for line in current.lines[-4:]):
         return False
-    return text[:8] == first[:8] and MASK.sub("#", text[:200]) == MASK.sub("#", first[:200])
+    if text[:8] != first[:8]:
+        return False
+    text, first = text[:200], first[:200]
+    return text == first or MASK.sub("#", text) == MASK.sub("#", first)
 
 
 def _chains(current: _Open) -> bool:
     """The message has announced another traceback: a second `Traceback` is no second message."""
-    last = next((line.text for line in reversed(current.lines) if line.text.strip()), "")
-    return last.startswith(CHAIN)
+    for line in reversed(current.lines):
+        if line.text.strip():
+            return line.text.startswith(CHAIN)
+    return False
 
 
 def _begins(text: str) -> bool:

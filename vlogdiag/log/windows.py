@@ -29,6 +29,8 @@ CARRY = 16 * 1024
 """Bytes before a hit's line in which its record's beginning is looked for; so many are kept for the next chunk."""
 SERVING = (b"throughput: ", b'"POST ')
 """The first statistics line or answered request says that the run serves."""
+SPECIAL = (b"\r", b"\x1b", b"across cluster]")
+"""What lines must not hold to be read in one go: progress bars, colours, Ray's counts of repeats."""
 SMALL = 32 * 1024
 """Chunks smaller than this are read whole: a scan would not pay."""
 
@@ -51,7 +53,7 @@ class Reader(Protocol):
         """One line."""
 
     def lines(self, number: int, offset: int, texts: Sequence[str]) -> None:
-        """Many lines at once, plain ASCII without `\\r` and escapes; `number` and `offset` are the first one's."""
+        """Many lines at once, plain ASCII with nothing `SPECIAL`; `number` and `offset` are the first one's."""
 
     def skip(self, data: bytes, start: int, end: int, first: int, last: int) -> None:
         """Lines `first` to `last` are `data[start:end]` and hold nothing worth reading."""
@@ -261,7 +263,7 @@ class Windows:
             self._skip(carry, 0, len(carry))
 
     def _read(self, chunk: bytes, start: int, end: int) -> None:
-        if chunk.isascii() and end - start >= SMALL and chunk.find(b"\r") < 0 and chunk.find(b"\x1b") < 0:
+        if chunk.isascii() and end - start >= SMALL and not any(mark in chunk for mark in SPECIAL):
             # Nothing to decode, strip or measure: a character is a byte, and the lines can go in one list.
             lines = chunk[start:end].decode("ascii").split("\n")
             if chunk.endswith(b"\n", start, end):
