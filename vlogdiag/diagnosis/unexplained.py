@@ -13,7 +13,7 @@ from vlogdiag.model import Level, Line, Record, Unexplained
 
 __all__ = ["CRASHES", "Leftovers", "code_line", "exception_line", "is_error"]
 
-VARIES = re.compile(r"(?=[/0-9a-f])(?:(?:/[\w.@+-]+){2,}/?|0x[0-9a-fA-F]{2,}|\b[0-9a-f]{8,}\b|\d+)")
+VARIES = re.compile(r"(?=[/0-9a-f])(?:(?:/[\w.@+-]+){2,}/?|0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+)")
 """Paths, hexadecimal and decimal numbers; what they can begin with is asked first, since every error is masked."""
 EXCEPTION = re.compile(
     r"(?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Failure|Refused|Timeout|Fault|Cancelled|Group|Denied|Died|Dead\w*)(?::\s|$)"
