@@ -19,6 +19,7 @@ from vlogdiag.model import Level, Phase, Record
 __all__ = ["MARK_LITERALS", "Run", "RunTracker"]
 
 MARKS = re.compile(
+    r"(?=[v█ISLMWCAURKFsG])(?:"  # how one of them begins: five times as fast
     r"(?P<api>vLLM API server version )"
     r"|(?P<banner>█.{0,60}version \d)"
     r"|(?P<engine>Initializing (?:an? )?(?:V[01] )?(?:LLM )?engine\b)"
@@ -27,7 +28,7 @@ MARKS = re.compile(
     r"|(?P<capturing>Capturing (?:CUDA graph|the model for CUDA graphs|cudagraphs))"
     r"|(?P<serving>Application startup complete|Avg prompt throughput: |Uvicorn running on |Starting vLLM API server|Started server process)"
     r"|(?P<stopping>Shutting down|Application shutdown complete|Waiting for application shutdown|Received signal|SIGTERM|KeyboardInterrupt"
-    r"|Shutdown initiated|Finished server process|shutdown triggered|Gracefully stopping\.\.\.)"
+    r"|Shutdown initiated|Finished server process|shutdown triggered|Gracefully stopping\.\.\.))"
 )
 MARK_LITERALS: tuple[str, ...] = (
     "vLLM API server version ",
