@@ -126,8 +126,9 @@ def quoted(kind: str, value: st.SearchStrategy[str], templates: list[str]) -> st
     """Templates with %r (Python) or %j (JSON) for the value; what must not survive is the value as it was spelled there."""
 
     def build(template: str, v: str) -> Plant:
-        spelled = repr(v) if "%r" in template else json.dumps(v)
-        return Plant(kind, template.replace("%r", spelled).replace("%j", spelled), (spelled[1:-1],))
+        mark = "%r" if "%r" in template else "%j"
+        spelled = repr(v) if mark == "%r" else json.dumps(v)  # it may hold the other mark
+        return Plant(kind, template.replace(mark, spelled), (spelled[1:-1],))
 
     return st.builds(build, st.sampled_from(templates), value)
 
@@ -266,7 +267,9 @@ def requests() -> st.SearchStrategy[Plant]:
 
     def build(template: str, p: tuple[str, tuple[str, str]]) -> Plant:
         text, markers = p
-        return Plant("prompt", template.replace("%r", repr(text)).replace("%j", json.dumps(text)), markers)
+        mark = "%r" if "%r" in template else "%j"
+        spelled = repr(text) if mark == "%r" else json.dumps(text)
+        return Plant("prompt", template.replace(mark, spelled), markers)
 
     return st.builds(build, st.sampled_from(templates), prompt)
 

@@ -46,6 +46,11 @@ HF = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
         ("Aug 20 21:07:15 gpubox3 vllm[1]: up", "Aug 20 21:07:15 <host-1> vllm[1]: up"),
         ("gpubox3:46:46 [0] NCCL INFO Using eth0:10.0.0.7<0>", "<host-1>:46:46 [0] NCCL INFO Using eth0:<ip-1><0>"),
         ("Cannot connect to host gpubox3:443 ssl", "Cannot connect to host <host-1>:443 ssl"),
+        # a key that begins like the number of a pre-release
+        ("vllm serve m --api-key 7aTj9b48UCTp --port 8000", "vllm serve m --api-key <token-1> --port 8000"),
+        ("['serve', '--api-key', '2bc2LY55VYZb', '--port', '80']", "['serve', '--api-key', '<token-1>', '--port', '80']"),
+        ("HF_TOKEN=1.0devKxQ93zt", "HF_TOKEN=<token-1>"),
+        ("api_key=12+kXq93zt", "api_key=<token-1>"),
         # a constant without quotes ends where the next entry begins
         ("cfg={'hf_token':None,'password':'hunter2!'}", "cfg={'hf_token':None,'password':'<password-1>'}"),
         ("{'hf_token':True,'api_key':['a1b2c3d4e5']}", "{'hf_token':True,'api_key':['<token-1>']}"),
@@ -91,6 +96,7 @@ def test_spellings_of_secrets(line: str, cleaned: str) -> None:
         "{'hf_token':None,'enforce_eager':True}",
         '{"name":"HF_HOME","value":"/data/hf"} {"name":"HF_TOKEN","valueFrom":{"secretKeyRef":{"name":"hf"}}}',
         "login with password authentication failed",
+        "auth_token=0.8.5.post1+cu121 api_key=2.5.1.dev20250218 hf_token=0.9.2rc1, secret=7",
         "file_pat=*.log",
         "curl -s http://127.0.0.1:8000/health -p",
         "mysql --port 3306",

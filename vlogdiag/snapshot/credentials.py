@@ -74,7 +74,12 @@ _WORDS = regex.compile(
     r"|float|object|any|optional|union|list|dict|self|-+)"
 )
 _TAG = regex.compile(r"<[|/]?[\w|\s-]{1,60}>|\[[A-Za-z_]{1,30}\]|AddedToken.*|</?s>")
-_NUMBER = regex.compile(r"-?\d{1,9}(?:\.\d{1,9}){0,4}(?:\.?(?:rc|a|b|post|dev|\+)\w{0,12})?[,.]?|\d{1,3}(?:,\d{3})+")
+_NUMBER = regex.compile(
+    r"-?\d{1,9}(?:\.\d{1,9}){0,4}(?:\.?(?:rc|a|b|post|dev)\d{0,12})?[,.]?"
+    r"|\d{1,9}(?:\.\d{1,9}){1,4}(?:\.?(?:rc|a|b|post|dev)\d{0,12})?\+[\w.]{1,24}"
+    r"|\d{1,3}(?:,\d{3})+"
+)
+"""An amount or a version. Behind `7a` or `1b` only digits: a key may begin so (`7aTj9b48UCTp`)."""
 _CODE = regex.compile(
     r"(?:self|cls|args|kwargs|os|config|cfg|settings|request|params|options|env|envs|parser|namespace)[.\[(].*"
     r"|[A-Za-z_][\w.]{0,60}\(.*\)?|lambda"
