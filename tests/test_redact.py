@@ -48,7 +48,10 @@ HF = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
         ("Cannot connect to host gpubox3:443 ssl", "Cannot connect to host <host-1>:443 ssl"),
         # a key that begins like the number of a pre-release
         ("vllm serve m --api-key 7aTj9b48UCTp --port 8000", "vllm serve m --api-key <token-1> --port 8000"),
-        ("['serve', '--api-key', '2bc2LY55VYZb', '--port', '80']", "['serve', '--api-key', '<token-1>', '--port', '80']"),
+        (
+            "['serve', '--api-key', '2bc2LY55VYZb', '--port', '80']",
+            "['serve', '--api-key', '<token-1>', '--port', '80']",
+        ),
         ("HF_TOKEN=1.0devKxQ93zt", "HF_TOKEN=<token-1>"),
         ("api_key=12+kXq93zt", "api_key=<token-1>"),
         # a constant without quotes ends where the next entry begins
