@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -800,7 +801,7 @@ def prefilter_of(rules: Rules) -> Prefilter | None:
     """The literals of all rules, facts and marks, where Hyperscan can be had."""
     if not Prefilter.available():
         return None
-    gates = {gate for signature in rules.book.signatures for gate in (p.gate for p in signature.patterns)}
-    return Prefilter(
-        (*gates, *(rule.pattern.gate for rule in rules.facts), *ARGUMENT_MARKS, *MARK_LITERALS, *RECORD_MARKS)
-    )
+    patterns = (p for signature in rules.book.signatures for p in signature.patterns)
+    facts = (rule.pattern for rule in rules.facts)
+    gates = (p.gate for p in chain(patterns, facts))
+    return Prefilter(chain(gates, ARGUMENT_MARKS, MARK_LITERALS, RECORD_MARKS))

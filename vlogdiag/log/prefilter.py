@@ -84,9 +84,8 @@ class Prefilter:
         return self
 
     def __init__(self, literals: Iterable[str]) -> None:
-        # What stands in every statistics line, or in more of them than matter ("usage: 9" of 9.6 %), says nothing.
-        chosen = {text for text in literals if not any(text in line for line in (*STATISTICS, *LOUD))}
-        self._literals = sorted(text.encode() for text in chosen | set(STRUCTURE) | set(LOUD))
+        self._literals = literals
+        self._lock = threading.Lock()
         self._database: Any = None
         self._scratch = threading.local()
 
@@ -96,17 +95,24 @@ class Prefilter:
         return find_spec("hyperscan") is not None
 
     def compile(self) -> None:
-        """Build the database; `scan` does so itself when it is first used."""
-        hyperscan = _library()
-        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        database.compile(
-            expressions=self._literals,
-            ids=list(range(len(self._literals))),
-            elements=len(self._literals),
-            flags=0,
-            literal=True,
-        )
-        self._database = database
+        """Build the database; `scan` does so itself when it is first used: short logs never need it."""
+        with self._lock:
+            if self._database is not None:
+                return
+            hyperscan = _library()
+            # What stands in every statistics line, or in more of them than matter ("usage: 9" of 9.6 %), says nothing.
+            ordinary = "\n".join((*STATISTICS, *LOUD))
+            chosen = {text for text in self._literals if text not in ordinary}
+            expressions = sorted(text.encode() for text in chosen.union(STRUCTURE, LOUD))
+            database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+            database.compile(
+                expressions=expressions,
+                ids=list(range(len(expressions))),
+                elements=len(expressions),
+                flags=0,
+                literal=True,
+            )
+            self._database = database
 
     def scan(self, chunk: bytes) -> Sequence[int] | None:
         """Offsets inside lines worth reading, ascending; None when they are so many that all of it is worth reading."""
