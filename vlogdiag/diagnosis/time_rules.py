@@ -26,7 +26,7 @@ MAX_KEYS = 1_000
 """States held per rule (distinct runs and `by` values); beyond it the oldest is forgotten."""
 MAX_GATHERED = 200
 """Records held per step: no rule wants more."""
-MAX_EARLY = 4
+MAX_EARLY = 16
 """Records kept for later steps of a sequence before its first: only a message still open then can come before them."""
 MAX_SHOWN = 4
 
