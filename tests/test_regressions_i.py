@@ -79,3 +79,14 @@ def test_one_bracket_or_backtick_less_changes_nothing(tmp_path: Path) -> None:
         if rule not in {finding["id"].removesuffix("-cpu") for finding in report(log, tmp_path)["findings"]}
     }
     assert not silent
+
+
+def test_the_memory_profile_of_newer_releases_is_read(tmp_path: Path) -> None:
+    line = (
+        "(Worker pid=231) INFO 11-30 15:05:56 [gpu_worker.py:1064] Free memory on device (78.7/79.1 GiB) on startup. "
+        "Desired GPU memory utilization is (0.92, 72.77 GiB). Actual usage is 17.5 GiB for consumed memory (weights + "
+        "non-torch), 1.25 GiB for peak activation, and 0.5 GiB for CUDAGraph memory. Replace gpu_memory_utilization "
+        "config with `--kv-cache-memory=57000000000` (53.09 GiB) to fit into requested memory.\n"
+    )
+    facts = report(line, tmp_path)["sources"][0]["runs"][0]["facts"]
+    assert {"log.activation_peak", "log.graph_memory", "log.budget", "card.total"} <= set(facts)
