@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from vlogdiag.diagnosis.advice import fill
@@ -41,8 +41,7 @@ DEVICE = ("device", "index", "gpu", "card")
 """What rules call the capture that holds CUDA's index of a card."""
 
 
-@dataclass(slots=True)
-class Readings:
+class Readings(Struct):
     """The recent readings of one log by log time, and those beside each moment that a finding was made of."""
 
     pids: set[int] = field(default_factory=set)

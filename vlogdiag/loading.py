@@ -6,9 +6,11 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from vlogdiag import catalog, rule_cache
 from vlogdiag.diagnosis.engine import Rulebook
@@ -25,8 +27,7 @@ NOT_SIGNATURES = {"facts.yaml"}
 NOT_FAMILIES = {"scripts"}
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """Everything that rules say: signatures for matching, patterns for facts, and how many of each kind."""
 
     book: Rulebook

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from vlogdiag.catalog import Versions
@@ -70,8 +69,7 @@ class Result(Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Judged:
+class _Judged(Struct):
     run: Run
     incidents: list[Incident]
     orphans: list[Member]

@@ -7,10 +7,10 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from vlogdiag import __version__
@@ -38,8 +38,7 @@ DENSE_STREAK = 31
 """Most chunks that are read whole without a scan, after chunks whose scan said that all of them is worth reading."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """How logs are to be looked at."""
 
     version: str | None = None
@@ -54,8 +53,7 @@ class Look:
 EVERYTHING = Look()
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Struct, frozen=True):
     """A report, and the sentences about what could not be looked at."""
 
     report: Report

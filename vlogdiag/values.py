@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from vlogdiag.model import Value
 
@@ -26,8 +27,7 @@ class Kind(str, Enum):
     BOOL = "bool"
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """A value with its kind: sizes in bytes, percentages 0..1, durations in seconds."""
 
     value: float | int | str | bool

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from vlogdiag.catalog.load import catalogue
 from vlogdiag.catalog.lookup import choices, flag
@@ -26,8 +27,7 @@ from vlogdiag.catalog.versions import Versions
 REFUSED, IGNORED, DEPRECATED = "refused", "ignored", "deprecated"
 
 
-@dataclass(frozen=True, slots=True)
-class ArgProblem:
+class ArgProblem(Struct, frozen=True):
     """One word of a command line that does not do what its author hoped for."""
 
     argument: str

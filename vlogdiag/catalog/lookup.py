@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from vlogdiag.catalog.load import Note, catalogue, entry_at
 from vlogdiag.catalog.store import Entry
@@ -14,8 +15,7 @@ _SERIES = ("_sum", "_count", "_bucket", "_created")
 """What Prometheus appends to a histogram's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlagAnswer:
+class FlagAnswer(Struct, frozen=True):
     """What the asked releases know about an option, a variable, a metric or an endpoint."""
 
     name: str

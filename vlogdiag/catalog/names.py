@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from vlogdiag.catalog.load import catalogue
 from vlogdiag.catalog.load import entry_at as entry_at
@@ -16,8 +17,7 @@ _NOT_AN_OPTION = re.compile(r"-?\d+(\.\d*)?$|-\.\d+$")
 """argparse takes negative numbers for values as long as no option looks like one; vLLM has none that does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(Struct, frozen=True):
     """What an option text means to the releases of `where`, which include the newest of those asked about."""
 
     kind: str

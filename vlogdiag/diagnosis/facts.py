@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from vlogdiag.catalog import Versions
 from vlogdiag.diagnosis import arguments
@@ -35,8 +36,7 @@ SERIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FactRule:
+class FactRule(Struct, frozen=True):
     """One entry of `rules/facts.yaml`."""
 
     pattern: Pattern
@@ -46,8 +46,7 @@ class FactRule:
     """The least level of a record that tells it; one without level may (a traceback that Python printed)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """A value and the line that printed it."""
 
     quantity: Quantity
@@ -55,8 +54,7 @@ class Fact:
     text: str
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(Struct):
     """What one run has said so far. `args` are the arguments known for it; `complete` says that all of them are."""
 
     values: dict[str, Fact] = field(default_factory=dict)

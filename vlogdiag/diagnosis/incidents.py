@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import islice
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from vlogdiag.diagnosis.engine import Hit, Rulebook
 from vlogdiag.diagnosis.facts import Facts
@@ -28,8 +30,7 @@ OF_THE_START = ("startup", "environment")
 """Families whose causes keep a server from coming up, where they are its cause."""
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     """One hit, the signature that speaks for it (its deepest refinement that holds), the scope it was judged in."""
 
     hit: Hit
@@ -54,8 +55,7 @@ class Member:
         return self.hit.lead.record.time
 
 
-@dataclass(slots=True)
-class Incident:
+class Incident(Struct):
     """A cause and what followed from it, in one run."""
 
     run: Run

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from vlogdiag.log.headers import Parsed
 from vlogdiag.log.quoted import QUOTING
@@ -104,8 +106,7 @@ MAX_MARK = 600
 """Marks stand near the start of a line."""
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """What the tracker knows of one start."""
 
     number: int

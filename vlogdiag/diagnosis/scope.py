@@ -6,7 +6,8 @@ Every answer is remembered (which fact's line, which assumed default), since a f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from vlogdiag import catalog
 from vlogdiag.catalog import Versions
@@ -38,8 +39,7 @@ NO_DEFAULT = frozenset(("model", "model_tag", "tokenizer", "served_model_name"))
 """Arguments whose default in the parser is a placeholder, not what anybody runs."""
 
 
-@dataclass(slots=True)
-class RunScope:
+class RunScope(Struct):
     """Implements `signatures.expr.Scope`; `used` and `assumed` fill while conditions and texts are evaluated."""
 
     captures: Mapping[str, Quantity | None]

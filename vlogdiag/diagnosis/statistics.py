@@ -6,7 +6,8 @@ Source: vLLM `v1/metrics/loggers.py`, `engine/metrics.py` (0.4.0 to 0.33.0).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 __all__ = ["Statistics", "parse_statistics"]
 
@@ -23,8 +24,7 @@ NUMBER = {
 ENGINE = re.compile(r"Engine (\d{3}): ")
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(Struct, frozen=True):
     """One statistics line; shares are 0..1, throughput tokens a second; what the line lacks is None."""
 
     engine: int | None = None

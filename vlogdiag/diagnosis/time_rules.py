@@ -10,8 +10,9 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from vlogdiag.diagnosis.engine import Detection, Matcher, reaches
 from vlogdiag.diagnosis.scope import RunScope
@@ -35,8 +36,7 @@ Captures = dict[str, Quantity | None]
 Key = tuple[int, tuple[object, ...]]
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """A record that matched a step, reduced to what is needed later."""
 
     record: Record
@@ -56,8 +56,7 @@ class _Found:
         return self._line
 
 
-@dataclass(slots=True)
-class _Gathering:
+class _Gathering(Struct):
     """What a sequence has seen of its steps, for one key."""
 
     steps: list[list[_Found]] = field(default_factory=list)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from vlogdiag.model import Gpu, Unavailable
 
@@ -17,8 +18,7 @@ _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/\d+/\d+", re.IGNORECASE)
 """Before driver 470 a MIG device was named by its GPU and two instance numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class CudaEnvironment:
+class CudaEnvironment(Struct, frozen=True):
     """The variables that decide what CUDA calls device 0; None: not set."""
 
     visible: str | None = None

@@ -7,9 +7,10 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+
+from msgspec import Struct
 
 STDIN = "-"
 FOLDER_PATTERN = "*.log*"
@@ -34,8 +35,7 @@ class SourceError(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class LogPath:
+class LogPath(Struct, frozen=True):
     """One log: its name for reports, and the files that hold it, oldest first."""
 
     name: str
@@ -50,8 +50,7 @@ class LogPath:
         return not self.parts
 
 
-@dataclass(frozen=True, slots=True)
-class Rotation:
+class Rotation(Struct, frozen=True):
     """What the end of a file name says: which log it belongs to, and its place there (greater = newer)."""
 
     base: str

@@ -7,11 +7,12 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from vlogdiag.log.discover import LogPath, SourceError, error_reason
 from vlogdiag.log.line_ends import line_ends
@@ -42,8 +43,7 @@ _STAMP = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ordered:
+class Ordered(Struct, frozen=True):
     """A log's chunks, oldest line first."""
 
     chunks: Iterator[bytes]

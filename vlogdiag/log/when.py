@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from vlogdiag.log.headers import Stamp
 from vlogdiag.log.records import LogClock
@@ -22,8 +23,7 @@ class WhenError(ValueError):
     """A moment that cannot be read; the message says which forms can."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """Seconds before the log's end, or a time of day on its last day, or a date."""
 
     before_end: float | None = None

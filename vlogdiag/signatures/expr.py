@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec import Struct
+
 from vlogdiag.signatures.arithmetic import truth
 from vlogdiag.signatures.conditions import FUNCTIONS, MAX_SOURCE, Evaluator, ExprError, Scope, compile_condition
 from vlogdiag.values import Kind, Quantity, format_quantity, raw
@@ -43,8 +45,7 @@ class Expr:
         return truth(self._evaluator(scope))
 
 
-@dataclass(frozen=True, slots=True)
-class _Hole:
+class _Hole(Struct, frozen=True):
     expr: Expr
     form: str | None
 

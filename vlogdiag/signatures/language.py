@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from vlogdiag.signatures.holes import KINDS
 from vlogdiag.values import DURATION_UNITS, SIZE_UNITS
@@ -35,23 +36,20 @@ def is_gate(text: str) -> bool:
     return len(text) >= MIN_GATE and all(_is_gate_character(character) for character in text)
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Struct, frozen=True):
     """Text that must be there."""
 
     text: str
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """`...`: any text on the line."""
 
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(Struct, frozen=True):
     """A typed hole; an empty name drops it."""
 
     name: str
@@ -62,8 +60,7 @@ class Hole:
 Part = Literal | Gap | Hole
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """A template read: its gate and its holes (name to type)."""
 
     gate: str

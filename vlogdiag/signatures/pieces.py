@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import regex
+from msgspec import Struct
 
 from vlogdiag.signatures.holes import TEXT, hole_expression
 from vlogdiag.signatures.language import Gap, Hole, Literal, Part, is_stretch
@@ -125,8 +126,7 @@ def _hole(hole: Hole, before: Part | None, after: Part | None) -> str:
     return f"(?P<{hole.name}>{body})" if hole.name else f"(?:{body})"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """Where the pieces stand, and the text of each hole."""
 
     texts: Mapping[str, str]

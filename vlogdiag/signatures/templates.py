@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import regex
+from msgspec import Struct
 
 from vlogdiag.signatures.holes import KINDS
 from vlogdiag.signatures.language import (
@@ -59,8 +60,7 @@ class PatternTimeout(Exception):  # noqa: N818 - it says what happened, the call
         self.pattern = pattern
 
 
-@dataclass(frozen=True, slots=True)
-class PatternMatch:
+class PatternMatch(Struct, frozen=True):
     """What a pattern found: captures by hole (None = unknown) and offsets into the text searched."""
 
     captures: Mapping[str, Quantity | None]
