@@ -45,6 +45,8 @@ CHAIN = ("The above exception was the direct cause", "During handling of the abo
 EXCEPTION = re.compile(
     r"(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Group|Fault|Cancelled|Timeout)(?::|$|\()"
 )
+BURST_S = 60
+"""Seconds within which the kernel's lines tell one failure."""
 ZONE_S = 900
 """Seconds that another program's time may lie beside the last one: less than any two time zones are apart."""
 REQUEST = re.compile(r"Received request [\w.-]{1,200}: prompt: |Request [\w.-]{1,200} details: prompt: ")
@@ -398,6 +400,7 @@ class Assembler:
             and parsed.kind not in ("uvicorn", "shell")
             and current.size < MAX_RECORD
             and (not _alike(parsed.text, current) or not parsed.text.strip() or _chains(current))
+            and (parsed.kind != "kernel" or _same_burst(parsed, line, current))
         ):
             if BANNER in parsed.text and " version " in parsed.text:
                 self._banner(parsed, speaker, current, line)
@@ -633,6 +636,16 @@ def _chains(current: _Open) -> bool:
         if line.text.strip():
             return line.text.startswith(CHAIN)
     return False
+
+
+def _same_burst(parsed: Parsed, line: Line, current: _Open) -> bool:
+    """The driver tells one failure in several lines: at once, with nothing between them."""
+    if line.number - current.last > 1:
+        return False
+    now, then = parsed.stamp or parsed.outer, current.parsed.stamp or current.parsed.outer
+    if now is None or then is None:
+        return True
+    return (now.month, now.day) == (then.month, then.day) and abs(now.second - then.second) <= BURST_S
 
 
 def _begins(text: str) -> bool:
