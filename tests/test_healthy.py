@@ -64,7 +64,7 @@ def gates_in(signature: Signature, logs: bytes) -> bool:
 
 def test_most_signatures_meet_their_own_words_in_the_healthy_logs(shipped):
     """Silence would be no merit if the words never came: prompts quote them, but for what JSON and repr escape."""
-    logs = b"".join(log for _, log in healthy_logs(5 * MEGABYTE, 1, positive_examples(shipped)))
+    logs = b"".join(log for _, log in healthy_logs(8 * MEGABYTE, 1, positive_examples(shipped)))
     bases = [s for s in shipped.book.signatures if s.gates]
     met = [s.id for s in bases if gates_in(s, logs)]
     assert len(met) > 0.75 * len(bases), sorted({s.id for s in bases} - set(met))
