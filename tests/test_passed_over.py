@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vlogdiag.loading import load
 from vlogdiag.log import line_ends as module
 from vlogdiag.log.line_ends import WORTH, line_ends
 from vlogdiag.log.prefilter import Prefilter
+from vlogdiag.pipeline import prefilter_of
 
 
 @given(st.binary(max_size=200), st.integers(0, 200), st.integers(0, 200))
@@ -46,3 +48,32 @@ def test_kv_usage_is_read_from_ninety_percent_on(usage: str, places: int) -> Non
     )
     assert found is not None
     assert len(found) == places
+
+
+BULK = (
+    '(APIServer pid=7) INFO:     10.0.0.9:4711 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
+    'INFO:     10.0.0.9:4711 - "GET /health HTTP/1.1" 200 OK',
+    'INFO:     10.0.0.9:4711 - "GET /metrics HTTP/1.1" 200 OK',
+    "INFO 05-12 10:11:12 async_llm_engine.py:529] Received request cmpl-1: prompt: 'say', sampling_params: SamplingParams("
+    "n=1, temperature=0.7, max_tokens=16), prompt_token_ids: [1, 2], lora_request: None.",
+    "INFO 05-12 10:11:12 async_llm_engine.py:120] Finished request cmpl-1.",
+    "INFO 05-12 10:11:12 engine.py:291] Added request chatcmpl-1.",
+    "(APIServer pid=7) INFO 10-01 12:00:00 [logger.py:43] Received request chatcmpl-1: prompt: None, params: SamplingParams("
+    "n=1, presence_penalty=0.0, temperature=0.6, top_p=0.95, max_tokens=1024), prompt_token_ids: None, "
+    "prompt_embeds shape: None, lora_request: None.",
+    "(APIServer pid=7) INFO 10-01 12:00:00 [async_llm.py:267] Added request chatcmpl-1.",
+    "(APIServer pid=7) INFO 10-01 12:00:00 [loggers.py:118] Engine 000: Avg prompt throughput: 311.4 tokens/s, Avg generation "
+    "throughput: 44.1 tokens/s, Running: 7 reqs, Waiting: 0 reqs, GPU KV cache usage: 9.9%, Prefix cache hit rate: 12.0%",
+    "INFO 05-12 10:11:12 metrics.py:396] Avg prompt throughput: 31.4 tokens/s, Avg generation throughput: 4.1 tokens/s, "
+    "Running: 7 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 9.9%, CPU KV cache usage: 0.0%.",
+)
+
+
+def test_no_rule_stops_the_scan_at_what_a_busy_server_prints_all_day() -> None:
+    """One rule that asks for every request line makes the scan of a large log fifty times slower."""
+    prefilter = prefilter_of(load())
+    assert prefilter is not None
+    for line in BULK:
+        places = prefilter.scan(line.encode() + b"\n")
+        assert places is not None
+        assert not places, f"…{line[max(0, places[0] - 40) : places[0] + 1]} is asked for"
