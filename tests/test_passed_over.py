@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlogdiag.loading import load
-from vlogdiag.log import line_ends as module
-from vlogdiag.log.line_ends import WORTH, line_ends
+from vlogdiag.log import bulk
+from vlogdiag.log.bulk import WORTH, holds, line_ends
 from vlogdiag.log.prefilter import Prefilter
 from vlogdiag.pipeline import prefilter_of
 
@@ -31,10 +31,21 @@ def test_long_stretches(seed: int) -> None:
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_library", lambda: None)
+    monkeypatch.setattr(bulk, "_library", lambda: None)
     data = b"a line\n" * WORTH
     assert line_ends(data) == WORTH
     assert line_ends(data, 3, 17) == 2
+    assert holds(data, b"e\na")
+    assert not holds(data, b"another")
+
+
+@pytest.mark.parametrize("size", [10, WORTH, 3 * WORTH])
+@pytest.mark.parametrize("mark", [b"\r", b"across cluster]"])
+def test_a_mark_anywhere(mark: bytes, size: int) -> None:
+    assert not holds(b"x" * size, mark)
+    assert not holds(b"x" * size + mark[:-1] + b"!", mark)
+    for place in (0, size // 2, size):
+        assert holds(b"x" * place + mark + b"x" * (size - place), mark)
 
 
 @pytest.mark.parametrize(

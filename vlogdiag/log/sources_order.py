@@ -14,8 +14,8 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
+from vlogdiag.log.bulk import line_ends
 from vlogdiag.log.discover import LogPath, SourceError, error_reason
-from vlogdiag.log.line_ends import line_ends
 from vlogdiag.log.sources import CHUNK
 from vlogdiag.log.sources_decode import is_encoded
 

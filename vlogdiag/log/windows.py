@@ -11,8 +11,8 @@ import copy
 from collections.abc import Sequence
 from typing import Protocol
 
+from vlogdiag.log.bulk import holds, line_ends
 from vlogdiag.log.headers import parse_line
-from vlogdiag.log.line_ends import line_ends
 from vlogdiag.log.prefilter import Prefilter
 
 __all__ = ["MAX_LINE", "Reader", "Windows"]
@@ -263,7 +263,7 @@ class Windows:
             self._skip(carry, 0, len(carry))
 
     def _read(self, chunk: bytes, start: int, end: int) -> None:
-        if chunk.isascii() and end - start >= SMALL and not any(mark in chunk for mark in SPECIAL):
+        if chunk.isascii() and end - start >= SMALL and not any(holds(chunk, mark) for mark in SPECIAL):
             # Nothing to decode, strip or measure: a character is a byte, and the lines can go in one list.
             lines = chunk[start:end].decode("ascii").split("\n")
             if chunk.endswith(b"\n", start, end):

@@ -1,19 +1,19 @@
-"""Counts line ends: what is left to do for the bulk of a log that nobody needs to read."""
+"""Looks at the bulk of a log, which nobody needs to read: counts its line ends, and finds a mark in it."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-__all__ = ["line_ends"]
+__all__ = ["holds", "line_ends"]
 
 WORTH = 64 * 1024
-"""Bytes from which on the library is asked: short logs are counted before it would be loaded."""
+"""Bytes from which on the library is asked: short logs are done before it would be loaded."""
 
 
 @cache
 def _library() -> Any:
-    """The module, which counts with the processor's vector instructions, or None where it cannot be loaded."""
+    """The module, which uses the processor's vector instructions, or None where it cannot be loaded."""
     try:
         import stringzilla
     except ImportError:
@@ -28,3 +28,9 @@ def line_ends(data: bytes, start: int = 0, end: int | None = None) -> int:
     if library is None:
         return data.count(b"\n", start, end)
     return int(library.count(memoryview(data)[start:end], b"\n"))
+
+
+def holds(data: bytes, mark: bytes) -> bool:
+    """Whether `mark` stands in `data`."""
+    library = _library() if len(data) >= WORTH else None
+    return mark in data if library is None else library.find(data, mark) >= 0
