@@ -65,8 +65,11 @@ class _Gathering(Struct):
 class _Plan(NamedTuple):
     """The rules that a record concerns by its gates."""
 
-    sequences: tuple[tuple[Signature, Sequence, bool], ...]
-    """With whether it can only reset what was gathered."""
+    sequences: tuple[tuple[Signature, Sequence], ...]
+    resets: tuple[tuple[Signature, Sequence], ...]
+    """Sequences of which the record can only undo what was gathered."""
+    later: tuple[tuple[Signature, Sequence], ...]
+    """Sequences in order of which it can only be a later step: nothing to look at before the first one is there."""
     silences: tuple[tuple[Signature, Silence], ...]
     enders: tuple[tuple[Signature, Silence], ...]
     """Silences that the record can only end, and does."""
@@ -108,9 +111,16 @@ class TimeRules:
         if not touched:
             return fired
         plan = self._plans.get(touched) or self._plan(touched)
-        for signature, sequence, resets in plan.sequences:
-            if not resets or self._gathered[signature.id] or self._early[signature.id]:
+        for signature, sequence in plan.later:
+            if self._gathered[signature.id]:
                 fired.extend(self._sequence(signature, sequence, record, text, gates))
+            else:
+                self._early[signature.id].append((record, gates))
+        for signature, sequence in plan.resets:
+            if self._gathered[signature.id] or self._early[signature.id]:
+                fired.extend(self._sequence(signature, sequence, record, text, gates))
+        for signature, sequence in plan.sequences:
+            fired.extend(self._sequence(signature, sequence, record, text, gates))
         for signature, silence in plan.silences:
             fired.extend(self._silence(signature, silence, record, text, gates))
         if plan.enders:
@@ -141,14 +151,25 @@ class TimeRules:
             begins = any(p.gate in touched for p in silence.match.lines)
             ends = any(p.is_literal and p.gate in touched for p in silence.until)
             (enders if ends and not begins else silences).append((signature, silence))
-        sequences = [
-            (s, q, not any(p.gate in touched for step in q.steps for p in step.lines))
-            for s, q in self._sequences
-            if not touched.isdisjoint(self._gates_of[s.id])
-        ]
+        sequences: list[tuple[Signature, Sequence]] = []
+        resets: list[tuple[Signature, Sequence]] = []
+        later: list[tuple[Signature, Sequence]] = []
+        for each in self._sequences:
+            signature, sequence = each
+            if touched.isdisjoint(self._gates_of[signature.id]):
+                continue
+            steps = [any(p.gate in touched for p in step.lines) for step in sequence.steps]
+            if not any(steps):
+                resets.append(each)
+            elif steps[0] or not _waits(sequence) or any(p.gate in touched for p in sequence.unless):
+                sequences.append(each)
+            else:
+                later.append(each)
         if len(self._plans) > MAX_KEYS:
             self._plans.clear()
-        plan = self._plans[touched] = _Plan(tuple(sequences), tuple(silences), tuple(enders))
+        plan = self._plans[touched] = _Plan(
+            tuple(sequences), tuple(resets), tuple(later), tuple(silences), tuple(enders)
+        )
         return plan
 
     def _ended_at(self, signature: Signature, silence: Silence, run: int) -> int:
@@ -233,8 +254,7 @@ class TimeRules:
                 del states[key]
             _forget_early(early, record.run)
             return
-        if not states and not sequence.any_order and not sequence.steps[0].optional:
-            # Most errors are some sequence's last step: they are not looked at before the first one is there.
+        if not states and _waits(sequence):
             if not any(pattern.gate in gates for pattern in sequence.steps[0].lines):
                 early.append((record, gates))
                 return
@@ -420,6 +440,11 @@ def _chain(sequence: Sequence, state: _Gathering) -> list[_Found]:
         links.extend(chosen)
         limit = chosen[-step.at_least].line.number
     return sorted(links, key=lambda f: f.line.number)
+
+
+def _waits(sequence: Sequence) -> bool:
+    """Most errors are some sequence's last step: they are not looked at before the first one is there."""
+    return not sequence.any_order and not sequence.steps[0].optional
 
 
 def _forget_early(early: deque[tuple[Record, frozenset[str]]], run: int) -> None:
