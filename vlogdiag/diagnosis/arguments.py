@@ -128,6 +128,8 @@ def from_namespace(text: str) -> dict[str, Any]:
 
 
 ENUM = re.compile(r"<[\w.]{1,80}: (.{1,200})>$")
+TRANSFER = re.compile(r"KVTransferConfig\((.{1,4000})\)$", re.DOTALL)
+"""The one option whose value a user writes as JSON and every release prints as an object."""
 NAME = re.compile(r"(?:torch\.)?([\w.+/-]{1,120})$")
 
 
@@ -139,8 +141,18 @@ def _value(text: str) -> Any | None:
     enum = ENUM.match(text)
     if enum:
         return literal(enum[1])
+    transfer = TRANSFER.match(text)
+    if transfer:
+        return _fields(transfer[1])
     name = NAME.match(text)
     return name[1] if name else None
+
+
+def _fields(body: str) -> dict[str, Any]:
+    """What a configuration object prints between its brackets: the fields that are plain values."""
+    parts = (part.partition("=") for part in _split(body, ")"))
+    values = ((name.strip(), literal(value)) for name, _, value in parts)
+    return {name: value for name, value in values if value is not None and name.isidentifier()}
 
 
 CONFIG_PAIR = re.compile(r"(?:^|, )(\w{2,60})=('(?:[^'\\]|\\.){0,500}'|\"[^\"]{0,500}\"|[\w./:+-]{1,200})(?=,|$|\)|\s)")
