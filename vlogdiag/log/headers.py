@@ -589,10 +589,12 @@ def _other(found: Parsed, kind: str, match: re.Match[str]) -> Parsed:
     elif groups.get("clock"):
         stamp = _stamp_of(groups)
     rank = groups.get("rank")
-    pid = groups.get("pid") if kind in ("nccl",) else None
+    pid = groups.get("pid") if kind == "nccl" else None
+    # "NCCL WARN" stays: it says whose words they are, as people quote them.
+    begin = match.start("level") - len("NCCL ") if kind == "nccl" else match.end()
     return replace(
         found,
-        text=found.text[match.end() :],
+        text=found.text[begin:],
         kind="kernel" if found.kind == "kernel" else kind,
         level=level,
         stamp=stamp,
