@@ -429,10 +429,13 @@ def _chain(sequence: Sequence, state: _Gathering) -> list[_Found]:
     links: list[_Found] = []
     for step, found in zip(reversed(sequence.steps), reversed(state.steps), strict=True):
         before = sorted((f for f in found if f.line.number < limit), key=lambda f: f.line.number)
-        if step.optional or sequence.any_order:
+        if step.optional:
             links.extend(before)
-            if not step.optional and len(before) < step.at_least:
+            continue
+        if sequence.any_order:
+            if len(before) < step.at_least:
                 return []
+            links.extend(before[-step.at_least :])  # one step's repeats would hide the others
             continue
         if len(before) < step.at_least:
             return []
