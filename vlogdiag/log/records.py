@@ -399,8 +399,11 @@ class Assembler:
             and current.parsed.key == parsed.key
             and parsed.kind not in ("uvicorn", "shell")
             and current.size < MAX_RECORD
-            and (not _alike(parsed.text, current) or not parsed.text.strip() or _chains(current))
-            and (parsed.kind != "kernel" or _same_burst(parsed, line, current))
+            and (
+                _same_burst(parsed, line, current)
+                if parsed.kind == "kernel"
+                else not _alike(parsed.text, current) or not parsed.text.strip() or _chains(current)
+            )
         ):
             if BANNER in parsed.text and " version " in parsed.text:
                 self._banner(parsed, speaker, current, line)
