@@ -117,8 +117,7 @@ class TimeRules:
             else:
                 self._early[signature.id].append((record, gates))
         for signature, sequence in plan.resets:
-            if self._gathered[signature.id] or self._early[signature.id]:
-                fired.extend(self._sequence(signature, sequence, record, text, gates))
+            self._resets(signature, sequence, record, text, gates)
         for signature, sequence in plan.sequences:
             fired.extend(self._sequence(signature, sequence, record, text, gates))
         for signature, silence in plan.silences:
@@ -248,12 +247,9 @@ class TimeRules:
     def _sequence(
         self, signature: Signature, sequence: Sequence, record: Record, text: str, gates: frozenset[str]
     ) -> Iterator[Detection]:
-        states, early = self._gathered[signature.id], self._early[signature.id]
-        if self._any(sequence.unless, text, gates):
-            for key in [k for k in states if k[0] == record.run]:
-                del states[key]
-            _forget_early(early, record.run)
+        if self._resets(signature, sequence, record, text, gates):
             return
+        states, early = self._gathered[signature.id], self._early[signature.id]
         if not states and _waits(sequence):
             if not any(pattern.gate in gates for pattern in sequence.steps[0].lines):
                 early.append((record, gates))
@@ -265,6 +261,18 @@ class TimeRules:
                 early.clear()
             return
         yield from self._steps(signature, sequence, record, text, gates)
+
+    def _resets(
+        self, signature: Signature, sequence: Sequence, record: Record, text: str, gates: frozenset[str]
+    ) -> bool:
+        """Whether the record undoes what was gathered in its run; it is gone then."""
+        states, early = self._gathered[signature.id], self._early[signature.id]
+        if not self._any(sequence.unless, text, gates):
+            return False
+        for key in [k for k in states if k[0] == record.run]:
+            del states[key]
+        _forget_early(early, record.run)
+        return True
 
     def _steps(
         self, signature: Signature, sequence: Sequence, record: Record, text: str, gates: frozenset[str]

@@ -102,7 +102,8 @@ class Prefilter:
             hyperscan = _library()
             # What stands in every statistics line, or in more of them than matter ("usage: 9" of 9.6 %), says nothing.
             ordinary = "\n".join((*STATISTICS, *LOUD))
-            chosen = {text for text in self._literals if text not in ordinary}
+            wanted = self._literals = frozenset(self._literals)  # it may be an iterator, which gives them only once
+            chosen = {text for text in wanted if text not in ordinary}
             expressions = sorted(text.encode() for text in chosen.union(STRUCTURE, LOUD))
             database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
             database.compile(
